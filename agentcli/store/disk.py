@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentcli.domain.patterns import LazyPattern
@@ -22,6 +22,10 @@ SUFFIX = ".db"
 WAL_SUFFIX = ".db-wal"
 LOCK_SUFFIX = ".lock"
 _RACY_S = 2.0
+_PAGE = 4096
+_PLAIN = b"SQLite format 3\0\x10\0"
+_LEAF, _GOES_ON = 13, 0x80
+_MOST_OF_ROW = _PAGE - 100  # a longer one goes on elsewhere
 SESSION_ID = LazyPattern(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -153,6 +157,27 @@ def stamps_in(directory: Path) -> Mapping[str, str]:
     except FileNotFoundError:
         return {}
     return {name: stamp + logs.get(name, "") for name, stamp in main.items() if stamp}
+
+
+def may_name(path: Path, stamp: str, texts: Sequence[bytes]) -> bool:
+    """Whether a session file may have one of ``texts`` in its own row; false only if surely not.
+
+    The row stands on the second page, by itself, where nothing of the file is in a log and its
+    pages are those that SQLite makes today (https://sqlite.org/fileformat2.html). ``stamp`` is the
+    file's.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            data = file.read(2 * _PAGE)
+    except OSError:
+        return True
+    page = data[_PAGE:]
+    if not data.startswith(_PLAIN) or len(page) < _PAGE or page[0] != _LEAF:
+        return True
+    at = int.from_bytes(page[8:10])  # where the row begins: with its size
+    high, low = page[at : at + 2].ljust(2, b"\xff")
+    is_short = high < _GOES_ON or (low < _GOES_ON and ((high - _GOES_ON) << 7 | low) < _MOST_OF_ROW)
+    return not is_short or stamp.count(";") > 1 or any(text in page for text in texts)
 
 
 def names_in(directory: Path) -> tuple[set[str], set[str]]:

@@ -151,12 +151,11 @@ class SessionFiles:
         names = tuple(places)
         known = await self._newest_known(limit, names, agents=agents)
         if known is None:
-            infos = await self.list()
-            known = [
-                info
-                for info in infos
-                if (agents or not info.agent) and (not names or info.cwd in names)
-            ]
+            known = await self._read_newest(
+                lambda info: (agents or not info.agent) and (not names or info.cwd in names),
+                limit,
+                names,
+            )
         return known[:limit]
 
     async def infos_of(self, ids: Sequence[str]) -> Mapping[str, SessionInfo]:
@@ -278,6 +277,21 @@ class SessionFiles:
         names = {cwd, await asyncio.to_thread(os.path.realpath, cwd)}
         if (sure := await self._newest_known(MAX_CANDIDATES, (*names, ""))) is not None:
             return [info for info in sure if info.cwd in names or _is_of_unknown_place(info)]
+        return await self._read_newest(
+            lambda info: not info.agent and (info.cwd in names or _is_of_unknown_place(info)),
+            1,
+            tuple(names),
+        )
+
+    async def _read_newest(
+        self, fits: Callable[[SessionInfo], bool], most: int, places: Sequence[str]
+    ) -> Sequence[SessionInfo]:
+        """The sessions that fit, newest first; at least the ``most`` sound ones used last.
+
+        What the catalogue does not know is read, the newest files first, and no more than it takes;
+        with ``places`` not what is surely of other directories.
+        """
+        await self.catalogue.verify(texts=False)
         known = await self.catalogue.entries()
         stamps, entries = await asyncio.to_thread(self._match, known)
         rest = sorted(
@@ -285,23 +299,33 @@ class SessionFiles:
             key=lambda name: disk.written_at(stamps[name]),
             reverse=True,
         )
-        for start in range(0, len(rest) + 1, FILES_PER_JOB):
-            batch = {name: stamps[name] for name in rest[start : start + FILES_PER_JOB]}
-            if batch:
-                changed = await asyncio.to_thread(self._read_entries, batch, known)
+        found = [info for info in await asyncio.to_thread(self._in_order, entries) if fits(info)]
+        for start in range(0, len(rest), FILES_PER_JOB):
+            sound = [info for info in found if info.status is not SessionStatus.DAMAGED]
+            if len(sound) >= most and sound[most - 1].updated_at > disk.written_at(
+                stamps[rest[start]]
+            ):
+                break  # what was not read is older than what was found
+            some = {name: stamps[name] for name in rest[start : start + FILES_PER_JOB]}
+            if places:
+                some = await asyncio.to_thread(self._perhaps_of, some, places)
+            if some:
+                changed = await asyncio.to_thread(self._read_entries, some, known)
                 lasting = {name: entry for name, entry in changed.items() if entry.stamp}
                 await self.catalogue.update(lasting)
-                entries = {**entries, **changed}
-            found = [
-                info
-                for info in await asyncio.to_thread(self._in_order, entries)
-                if not info.agent and (info.cwd in names or _is_of_unknown_place(info))
-            ]
-            left = rest[start + FILES_PER_JOB :]
-            sound = [info for info in found if info.status is not SessionStatus.DAMAGED]
-            if not left or (sound and sound[0].updated_at > disk.written_at(stamps[left[0]])):
-                break  # what was not read is older than what was found
+                new = await asyncio.to_thread(self._in_order, changed)
+                found += [info for info in new if fits(info)]
+                found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
         return found
+
+    def _perhaps_of(self, stamps: Mapping[str, str], places: Sequence[str]) -> dict[str, str]:
+        """Those of ``stamps`` whose sessions may be of one of ``places``."""
+        names = [place.encode("utf-8", "surrogatepass") for place in places]
+        return {
+            name: stamp
+            for name, stamp in stamps.items()
+            if disk.may_name(self.directory / f"{name}{SUFFIX}", stamp, names)
+        }
 
     async def resolve(self, text: str) -> str:
         """The id meant by ``text``: an id, the start or end of one, or a title.

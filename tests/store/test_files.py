@@ -16,7 +16,7 @@ from agentcli.store import files as module
 from agentcli.store.catalogue.catalogue import CatalogueEntry
 from agentcli.store.files import SessionFiles, new_session_id, read_session
 from agentcli.store.sqlite import SqliteStore
-from tests.store.sessions import finished_session, make, now, one_turn
+from tests.store.sessions import change, finished_session, make, now, one_turn
 
 
 @pytest.fixture
@@ -219,6 +219,21 @@ def test_the_latest_is_found_without_reading_what_is_older(
     latest = now(files.latest("/work"))
     assert latest is not None
     assert latest.id == mine
-    assert set(now(files.catalogue.entries())) == {mine, elsewhere}
+    assert set(now(files.catalogue.entries())) == {mine}
     assert now(files.latest("/nowhere")) is None
-    assert len(now(files.catalogue.entries())) == 6
+    assert set(now(files.catalogue.entries())) == {mine}
+    older = now(files.latest("/elsewhere"))
+    assert older is not None and older.id == elsewhere
+
+
+@pytest.mark.spec("REC-4", "SCALE-6")
+@pytest.mark.parametrize("title", ["short", "t" * 3_900, "t" * 5_000, "t" * 40_000])
+def test_the_latest_is_found_by_a_directory_of_any_name_beside_a_title_of_any_length(
+    files: SessionFiles, title: str
+) -> None:
+    place = "/work/caf\udce9/" + "d" * 300
+    mine = make(files, "x", cwd=place)
+    make(files, "y", cwd="/elsewhere")
+    change(files.path_of(mine), f"UPDATE session SET title = '{title}'")
+    latest = now(files.latest(place))
+    assert latest is not None and latest.id == mine

@@ -137,6 +137,17 @@ def test_a_lost_or_damaged_catalogue_changes_no_answer(files: SessionFiles, dama
 
 
 @pytest.mark.spec("SCALE-6")
+def test_without_a_catalogue_no_more_files_are_read_than_it_takes(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FILES_PER_JOB", 1)
+    now(files.catalogue.clear())
+    assert titles(now(files.newest(2))) == ["question 7", "question 6"]
+    assert len(now(files.catalogue.entries())) < 5
+    assert len(now(files.newest(99))) == 8
+
+
+@pytest.mark.spec("SCALE-6")
 def test_a_catalogue_that_was_made_again_is_not_proved_again(
     files: SessionFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
