@@ -21,6 +21,7 @@ def test_the_checked_in_script_is_current(shell: str) -> None:
     assert (FILES / FILE_NAMES[shell]).read_text() == script(shell), "run .ci/generate_docs.py"
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-9")
 @pytest.mark.parametrize("shell", FILE_NAMES)
 def test_the_command_prints_the_same_script(shell: str) -> None:
@@ -77,6 +78,7 @@ def test_bash_offers_commands_options_and_values(
     assert complete(*words) == expected
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-9")
 @pytest.mark.parametrize("shell", FILE_NAMES)
 def test_install_puts_it_where_the_shell_looks(shell: str, home: Path) -> None:

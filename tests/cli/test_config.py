@@ -50,6 +50,7 @@ def test_set_warns_when_the_environment_wins() -> None:
     assert "AGENTCLI_MODEL" in done.stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("args", "told"),
     [
@@ -116,6 +117,7 @@ def test_a_broken_file_is_one_line_for_every_command(file: Path) -> None:
         assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-9", "UI-10")
 @pytest.mark.parametrize(
     ("key", "value"),

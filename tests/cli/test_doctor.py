@@ -182,6 +182,7 @@ def test_checks_stand_in_their_order_and_one_that_hangs_or_breaks_costs_no_other
     assert all(f.advice for f in found[:2])
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("OPS-3", "SEC-9")
 @pytest.mark.parametrize("kind", ["works", "fail", "missing"])
 def test_keys_in_a_keyring_that_is_there_or_gone(tmp_path: Path, kind: str) -> None:

@@ -28,6 +28,7 @@ def test_the_topics_are_the_files_with_those_for_developers_last() -> None:
     assert list(topics())[-3:] == ["architecture", "contract", "figures"]
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-6", "CLI-16")
 @pytest.mark.parametrize("name", topics())
 def test_a_pipe_gets_the_markdown_without_marks_and_paths(name: str) -> None:
@@ -43,6 +44,7 @@ def test_links_to_other_topics_say_what_to_type() -> None:
     assert "`agent help safety`" in topic_text("chat")
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-16")
 @pytest.mark.parametrize(
     ("words", "advice"),
@@ -65,6 +67,7 @@ def test_an_unknown_topic_is_a_usage_error_with_near_names(
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-16")
 @pytest.mark.parametrize("words", [("run",), ("models",), ("sessions", "list")], ids=" ".join)
 def test_a_command_that_is_no_topic_shows_its_own_help(words: tuple[str, ...]) -> None:

@@ -126,6 +126,7 @@ def test_a_directory_is_imported_file_by_file(tmp_path: Path) -> None:
     assert "left alone:" in done.stderr and "passwd" not in done.stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-8", "CLI-11")
 @pytest.mark.parametrize(
     "arguments",

@@ -26,6 +26,7 @@ def test_on_a_terminal_the_prompt_is_the_chats_first_message(tmp_path: Path) -> 
         assert "say hello" in str(server.requests[0].body)
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-7")
 @pytest.mark.parametrize(("answer", "made"), [("y", True), ("no thanks", False)])
 def test_one_shot_at_a_terminal_asks_there(answer: str, *, made: bool, tmp_path: Path) -> None:

@@ -177,6 +177,7 @@ def test_windows_and_prices_are_fetched_when_asked_and_then_used() -> None:
     assert "claude-opus-4-5" in found  # what the catalogue does not have stays
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("EXT-7", "SEC-13")
 @pytest.mark.parametrize(
     "answer", [b"<html>", b"[" * 100_000, {}, {"anthropic": 3}, b"x" * 9_000_000]

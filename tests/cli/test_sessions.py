@@ -202,6 +202,7 @@ def test_search_finds_text_and_reindex_makes_the_index_anew(tmp_path: Path, home
     assert "marmalade" in run_agent("sessions", "search", "marmalade").stdout
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-8")
 @pytest.mark.parametrize("command", ["show", "export", "fork", "delete", "check", "repair"])
 def test_a_session_that_is_not_there_is_one_line_and_exit_code_2(command: str) -> None:

@@ -162,3 +162,18 @@ def test_hooks_of_a_repository_are_shown_and_asked_about_once(
     changed = one_shot(model_server, "hi", cwd=work)
     assert "has changed since you trusted it" in changed.stderr
     assert not (work / "other").exists()
+
+
+@pytest.mark.spec("MCP-3", "SEC-1")
+def test_servers_of_a_repository_start_only_where_it_is_trusted(
+    model_server: ModelServer, work: Path
+) -> None:
+    started = work / "started"
+    servers = {"mcpServers": {"x": {"command": "touch", "args": [str(started)]}}}
+    (work / ".mcp.json").write_text(json.dumps(servers))
+    model_server.add("Hello.", call("mcp_call", {"server": "x", "tool": "t"}), "Done.")
+
+    assert one_shot(model_server, "hi", cwd=work).code == 0
+    assert not started.exists()
+    assert one_shot(model_server, "hi", "--trust", "--yolo", cwd=work).code == 0
+    assert started.exists()

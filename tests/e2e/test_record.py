@@ -69,6 +69,7 @@ def test_a_recorded_run_is_repeated_without_server_or_key(
     assert len(model_server.requests) == asked == 2
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("TT-4", "SEC-9")
 @pytest.mark.parametrize("piece", [3, 400])
 def test_no_key_is_in_a_record_however_it_came_into_the_run(

@@ -146,6 +146,7 @@ def test_redirections_assignments_and_wrappers_are_told() -> None:
     assert parse_bash("> $x").commands[0].redirections[0].target is None
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-4")
 @pytest.mark.parametrize(
     "text",

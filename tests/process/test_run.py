@@ -388,6 +388,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.sampled
 @linux
 @pytest.mark.spec("REC-8", "CAN-10")
 @pytest.mark.parametrize(

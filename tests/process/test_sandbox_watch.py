@@ -427,6 +427,7 @@ def test_a_crowd_of_directories_hides_nothing_that_was_known(
     assert watch.compare() == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "command",
     [

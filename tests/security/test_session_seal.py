@@ -118,6 +118,7 @@ def assert_nothing_acted(
         assert "PLANTED" not in json.dumps(request.body)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("how", ["rows", "home", "key"])
 def test_a_run_that_goes_on_with_a_planted_file_runs_nothing_of_it(
     model_server: ModelServer,

@@ -68,6 +68,7 @@ def test_points_are_three_per_write_and_can_be_counted(tmp_path: Path) -> None:
     assert count.read_text().split() == [str(3 * WRITES)]
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("REC-1", "REC-2", "REC-3", "CAN-8")
 @pytest.mark.parametrize("point", range(1, 3 * WRITES + 1))
 def test_killed_at_any_write_the_session_opens_balanced_with_all_that_was_said(

@@ -46,6 +46,7 @@ def test_no_control_character_is_ever_left(pieces: list[bytes]) -> None:
     assert all(char in "\n\t" or char.isprintable() for char in text)
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-13")
 @pytest.mark.parametrize(
     "piece", [b"x", b"\r", b"x\r", b"\x1b[", b"\x1b]", b"\x08", b"a\x08", b"\n", b"\x1b"]

@@ -205,6 +205,7 @@ def test_a_search_finds_what_reading_shows_in_any_encoding(tmp_path: Path) -> No
     assert "utf" not in few and "[first 3 matches in 2 files; there are more" in few
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("TOOL-17")
 @pytest.mark.parametrize(
     "where",

@@ -275,6 +275,7 @@ def test_the_library_finds_the_place_of_a_missing_bracket(text: str, value: Any)
     assert repair_json(text, may_be_cut=False) == value
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("LOOP-9", "SEC-13")
 @pytest.mark.parametrize(
     "text",

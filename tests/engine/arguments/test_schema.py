@@ -366,6 +366,7 @@ def test_a_wrong_or_missing_value_is_told_by_field_type_and_size(name: str, fiel
         assert re.search(rf"- {field}: (Field required \(expected |is missing: )", missing)
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("LOOP-11", "SEC-13")
 @every_tool
 def test_hostile_arguments_of_any_tool_are_answered_in_two_thousand_characters(name: str) -> None:

@@ -85,6 +85,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sampled
 @needs_rg
 @pytest.mark.spec("TOOL-10")
 @pytest.mark.parametrize(
