@@ -600,9 +600,9 @@ async def _field(
         choices = {_YES: True, _NO: False}
     for _ in range(_MAX_TRIES):
         said = await ask.ask(question, [*choices, *extra, DECLINE])
-        if said == DECLINE:
+        if said == DECLINE or not said.strip():  # no answer is no yes to what the server would like
             raise _Declined
-        if said in extra or (not said.strip() and not is_needed):
+        if said in extra:
             return about.get("default")
         value = choices.get(said) if choices else _typed(said.strip(), about)
         if value is not None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_RESUMES = 5
 DEFAULT_RETRY_S = 1.0
-MAX_RETRY_S = 30.0
+MIN_RETRY_S, MAX_RETRY_S = 0.1, 30.0
 NOTICE_S = 30.0
 DELETE_S = 2.0
 AHEAD_MESSAGES = 64
@@ -401,7 +401,7 @@ class _Resume:
 
 def _retry_s(decoder: SseDecoder) -> float:
     given = DEFAULT_RETRY_S if decoder.retry_ms is None else decoder.retry_ms / 1000
-    return min(given, MAX_RETRY_S)
+    return max(MIN_RETRY_S, min(given, MAX_RETRY_S))
 
 
 def _json(body: bytes) -> Any:

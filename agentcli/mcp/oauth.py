@@ -42,6 +42,7 @@ _CLIENT_URI = "https://pypi.org/project/agentcli/"
 _MAX_REQUEST_BYTES = 16 * 1024
 _CONNECTION_S = 10.0
 _MOST_SAID = 200
+_MOST_LASTS_S = 1e9
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _PARAMETER = re.compile(r'([A-Za-z_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _PAGE = (
@@ -326,6 +327,7 @@ def _granted(server: McpServer, login: Login, form: Mapping[str, str]) -> Login:
     lasts = answer.get("expires_in")
     lasts = float(lasts) if isinstance(lasts, str) and lasts.isdecimal() else lasts
     lasts = lasts if isinstance(lasts, int | float) and not isinstance(lasts, bool) else 0.0
+    lasts = min(max(lasts, 0.0), _MOST_LASTS_S)  # of any size, and NaN
     scope = _text(answer, "scope")
     return replace(
         login,

@@ -344,8 +344,8 @@ class _Entry:
         if not isinstance(scopes, list) or not all(isinstance(each, str) for each in scopes):
             raise UnusableEntry("its oauth.scopes are no list of texts")
         client = OAuthClient(
-            inner._filled(inner._text("clientid")),
-            inner._text("clientsecretenv", "clientsecretvariable"),
+            inner._filled(inner._text("clientid"), is_sent=True),
+            inner._sendable(inner._text("clientsecretenv", "clientsecretvariable")),
             port,
             tuple(scopes),
             inner._text("clientmetadataurl"),
@@ -428,14 +428,20 @@ class _Entry:
 
         def value_of(found: re.Match[str]) -> str:
             name, default = found[1], found[2]
-            if is_sent and name in self._place.withheld:
-                raise UnusableEntry(f"${{{name}}} is a key of a model's provider, and stays here")
+            if is_sent:
+                self._sendable(name)
             value = self._place.variables.get(name) or self._place.env.get(name) or default
             if value is None:
                 self._missing.append(name)
             return value or ""
 
         return _VARIABLE.sub(value_of, text)
+
+    def _sendable(self, name: str) -> str:
+        """``name`` of a variable that may be sent to whom the entry names (SEC-1)."""
+        if name in self._place.withheld:
+            raise UnusableEntry(f"${{{name}}} is a key of a model's provider, and stays here")
+        return name
 
 
 _URLS = ("url", "httpurl", "serverurl")

@@ -126,7 +126,7 @@ class OAuthHeaders:
         said = challenge_in(challenge)
         used = _used.get()
         if status != _FORBIDDEN:
-            self._login = await asyncio.to_thread(self._renewed, used)
+            await self._renew_here(used)
             if self._login is not None and self._login.access_token not in {"", used}:
                 return True
         if self._server.oauth.is_program:
@@ -140,6 +140,11 @@ class OAuthHeaders:
         if said.scope and used:
             await asyncio.to_thread(self._note_wanted, said.scope)
         raise LoginRequired(self._server.name, _why(status, said, used))
+
+    async def _renew_here(self, used: str) -> None:
+        renewed = await asyncio.to_thread(self._renewed, used)
+        if renewed or self._login is None or self._login.access_token in {"", used}:
+            self._login = renewed  # else another request has logged in meanwhile
 
     async def _current(self) -> Login | None:
         if not self._is_read:

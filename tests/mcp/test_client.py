@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,11 @@ import pytest
 from agentcli.domain.mcp import McpError
 from agentcli.domain.messages import ImagePart, TextPart
 from agentcli.domain.tools import OutputKind, ToolOutput
-from agentcli.mcp.client import McpClient, connected
+from agentcli.mcp.client import McpClient, answer_question, connected
+from agentcli.mcp.http import MIN_RETRY_S, _retry_s
 from agentcli.mcp.protocol import LEGACY, MODERN
 from agentcli.mcp.servers import McpServer
+from agentcli.wire.sse import SseDecoder
 from tests.mcp.servers import SUPPORT, Answers, hostile, sdk_server, server, setup
 
 pytestmark = pytest.mark.spec("MCP-1")
@@ -185,3 +187,24 @@ def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, command: str)
                 pass
 
     asyncio.run(play())
+
+
+class _Leaves:
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        return ""
+
+
+@pytest.mark.spec("MCP-6", "UI-7")
+@pytest.mark.parametrize("kind", ["boolean", "string", "integer"])
+def test_a_user_who_does_not_answer_has_not_agreed_to_what_the_server_would_like(kind: str) -> None:
+    wished = {"properties": {"go": {"type": kind, "default": True}}}
+    asked = {"message": "Deploy?", "requestedSchema": wished}
+    answered = asyncio.run(answer_question("x", asked, _Leaves()))
+    assert answered == {"action": "decline"}
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_server_does_not_decide_that_it_is_called_without_a_pause() -> None:
+    decoder = SseDecoder()
+    decoder.feed(b"retry: 0\n\n")
+    assert decoder.retry_ms == 0 and _retry_s(decoder) >= MIN_RETRY_S

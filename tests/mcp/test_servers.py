@@ -75,6 +75,15 @@ def test_a_providers_key_goes_to_no_address_that_a_repository_names() -> None:
     assert "OPENAI_API_KEY" in problem(
         FOREIGN, url="https://h", bearer_token_env_var="OPENAI_API_KEY"
     )
+    login = {
+        "clientId": "c",
+        "clientSecretEnv": "OPENAI_API_KEY",
+        "grantType": "client_credentials",
+    }
+    assert one(url="https://h", oauth=login).oauth.secret_variable == "OPENAI_API_KEY"
+    assert "OPENAI_API_KEY" in problem(FOREIGN, url="https://h", oauth=login)
+    named = {"clientId": "${OPENAI_API_KEY}"}
+    assert "OPENAI_API_KEY" in problem(FOREIGN, url="https://h", oauth=named)
     shown_and_approved = one(FOREIGN, command="s", env={"OPENAI_API_KEY": "${OPENAI_API_KEY}"})
     assert shown_and_approved.env == (("OPENAI_API_KEY", "sk-1"),)
 
