@@ -57,7 +57,7 @@ def explain(
         effect=str(decision.effect),
         mode=str(policy.mode),
         offers=tuple(offer for offer, _ in offers),
-        where=_where(decision, policy),
+        where=_where(call, decision, policy),
         modes=tuple(_in_mode(call, place, mode) for mode in PermissionMode),
     )
 
@@ -65,7 +65,7 @@ def explain(
 def _in_mode(call: CallFacts, place: CallPlace, mode: PermissionMode) -> InMode:
     policy = replace(place.policy, mode=mode)
     decision = judge(call, replace(place, policy=policy))
-    return InMode(str(mode), str(decision.answer), _where(decision, policy))
+    return InMode(str(mode), str(decision.answer), _where(call, decision, policy))
 
 
 _WHERE = {
@@ -76,13 +76,15 @@ _WHERE = {
 }
 
 
-def _where(decision: Decision, policy: Policy) -> str:
-    if decision.access is None or decision.answer is Answer.DENY:
+def _where(call: CallFacts, decision: Decision, policy: Policy) -> str:
+    if "command" not in call.arguments or decision.answer is Answer.DENY:
         return ""
     access = decision.access
+    if access is None or not policy.contained:
+        return "without a sandbox"
     if access is Access.INSIDE and policy.network:
         access = Access.NETWORK
-    return _WHERE[access] if policy.contained else "without a sandbox"
+    return _WHERE[access]
 
 
 def read_call(toolbox: ToolBox, text: str) -> tuple[str, dict[str, Any]]:

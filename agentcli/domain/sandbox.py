@@ -78,7 +78,8 @@ class Confined:
     rules: Mapping[str, object] = MappingProxyType({})
 
 
-StillLives = Callable[[], bool]
+StillLives = Callable[[], int]
+"""The pid that all of it is below while anything of a command is left, else 0."""
 
 
 class Sandbox(Protocol):

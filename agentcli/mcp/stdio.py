@@ -170,10 +170,10 @@ class _Process:
             {0: self._theirs_in, 1: self._theirs_out},
         )
 
-    def still_lives(self) -> bool:
-        """Whether anything of it is left."""
+    def still_lives(self) -> int:
+        """See ``domain.sandbox.StillLives``."""
         lives = None if self._result is None else self._result.still_lives
-        return lives is not None and lives()
+        return lives() if lives is not None else 0
 
     @property
     def said(self) -> str:

@@ -125,16 +125,17 @@ class _Judged:
 
     @property
     def access(self) -> Access | None:
-        """Where the command runs once it is allowed."""
+        """Where the command runs once it is allowed; ``None``: nothing is promised."""
         policy = self.place.policy
         if not self.is_command:
             return None
         if not policy.wants_boundary:
             return Access.OUTSIDE
+        if not policy.contained:
+            return None
         if self.asks_for is not None:
             return self.asks_for
-        reads = self.effect is Effect.READ
-        return Access.READ_ONLY if reads and policy.has_boundary else Access.INSIDE
+        return Access.READ_ONLY if self.effect is Effect.READ else Access.INSIDE
 
     def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
         return Decision(answer, reason, rule, self.effect)

@@ -13,7 +13,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,25 @@ def start_time(pid: int) -> str:
         )
         return listing.stdout.decode("utf-8", "replace").strip()
     return ""
+
+
+def work_below(pids: Iterable[int]) -> frozenset[str]:
+    """What each thread below ``pids`` has done so far; equal only if none did anything between.
+
+    A thread that waits, and has not begun to wait since, has done nothing; what runs is never equal
+    (proc_pid_status(5): "voluntary_ctxt_switches"). Blocks.
+    """
+    from agentcli.process.guard import descendants
+
+    found = set()
+    for pid in {each for ancestor in pids for each in descendants(ancestor)}:
+        for file in Path("/proc", str(pid)).glob("task/*/status"):
+            with contextlib.suppress(OSError):  # it has ended, and stands in the set no more
+                text = file.read_text("utf-8", "replace")
+                is_waiting = "\nState:\tS" in text and "ctxt_switches" in text
+                counted = text[text.rfind("\nvoluntary_ctxt_switches") :]
+                found.add(f"{file} {counted if is_waiting else time.monotonic_ns()}")
+    return frozenset(found)
 
 
 def _parse(item: Any) -> tuple[int, str]:

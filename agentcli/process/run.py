@@ -106,7 +106,7 @@ class Result:
     returncode: int | None
     duration_s: float
     left_running: tuple[int, ...] = ()
-    still_lives: Callable[[], bool] | None = None
+    still_lives: Callable[[], int] | None = None
 
 
 class StartFailed(Exception):
@@ -300,9 +300,9 @@ class GuardedProcess:
         self._loop.add_reader(self._control.fileno(), self._on_control)
         self._loop.add_reader(self._output, self._on_output)
 
-    def still_lives(self) -> bool:
-        """Whether anything of the command is left."""
-        return not self.gone.done()
+    def still_lives(self) -> int:
+        """The pid of the guard while anything of the command is left, else 0."""
+        return 0 if self.gone.done() else self.guard.pid
 
     async def start(self, command: Command) -> None:
         """Have the guard start the command; raises ``StartFailed``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import errno
 import os
 import shutil
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from agentcli.process.sandbox_watch import TreeWatch
 
 NO_SANDBOX = "commands run without a sandbox, with all of your rights"
+_NOT_TOLD_APART = (
+    "[sandbox: a process that was left running inside may have made that; if the command outside "
+    "did, end that process and run the command again]"
+)
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
 
 
@@ -60,6 +65,7 @@ class SessionSandbox:
         self._unborn: tuple[Path, ...] = ()
         self._running = 0
         self._left: list[StillLives] = []
+        self._done = frozenset[str]()
         self._told: list[str] = []
         self._unsaid: list[str] = []
         self._lock = asyncio.Lock()
@@ -294,6 +300,7 @@ class SessionSandbox:
         async with self._watching:
             if self._watch is None or not self._may_have_changed():
                 return ()
+            self._done = await asyncio.to_thread(self._work_inside)
             return tuple(await uninterruptible(asyncio.to_thread(self._set_aside)))
 
     async def accept(self, paths: Sequence[Path] | None = None) -> None:
@@ -302,10 +309,26 @@ class SessionSandbox:
             if self._watch is None or not (self._running or self._left):
                 return
             if paths is None:
-                await uninterruptible(asyncio.to_thread(self._watch.learn))
+                await uninterruptible(asyncio.to_thread(self._accept_all))
             else:
                 real = tuple(map(real_path, paths))
                 await uninterruptible(asyncio.to_thread(self._watch.learn_only, real))
+
+    def _accept_all(self) -> None:
+        """Only if nothing inside did anything since ``step_outside``: else it may be of that."""
+        if self._watch is None:
+            return
+        learned = copy.copy(self._watch)
+        learned.learn()
+        if not self._running and self._work_inside() == self._done:
+            self._watch = learned
+        elif lines := self._set_aside():
+            self._unsaid += [*lines, _NOT_TOLD_APART]
+
+    def _work_inside(self) -> frozenset[str]:
+        from agentcli.process.leftovers import work_below
+
+        return work_below([pid for still_lives in self._left if (pid := still_lives())])
 
     def _may_have_changed(self) -> bool:
         """Whether a command inside, or what one left behind, has run since the last look."""

@@ -198,7 +198,7 @@ class BashTool(BaseTool[BashArguments]):
         self, args: BashArguments, ctx: BashContext, background: BackgroundSink | None
     ) -> ToolOutput:
         start = await _where(ctx, args)
-        if ctx.access is Access.READ_ONLY and start.sandbox is None:
+        if ctx.access not in {None, Access.OUTSIDE} and start.sandbox is None:
             return ToolOutput.error("The sandbox was switched off meanwhile. Run it again.")
         shell = _find_shell(ctx.workspace)
         if shell is None:

@@ -560,7 +560,7 @@ def test_a_decision_says_where_the_command_would_run(workspace: Workspace) -> No
     assert access(default, "make") is Access.INSIDE
     assert access(default, "make", access="network") is Access.NETWORK
     assert access(default, "ls", access="outside") is Access.OUTSIDE
-    assert access(Policy(), "ls") is Access.INSIDE  # the tool finds out that there is none
+    assert access(Policy(), "ls") is None  # nothing is promised where there is none
     yolo = Policy(Mode.YOLO, contained=True)
     assert access(yolo, "ls") is access(yolo, "make") is Access.OUTSIDE
     bound = replace(yolo, is_bound=True)

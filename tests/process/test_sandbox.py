@@ -581,7 +581,13 @@ def test_what_the_user_has_allowed_outside_stays_while_something_runs_inside(
     async def run() -> None:
         async with Sandboxed(work, kind) as inside:
             await inside.say("sleep 1000 >/dev/null 2>&1 &")
-            await inside.say("echo mine > .git/hooks/pre-commit", access="outside")
+            hook = work / ".git" / "hooks" / "pre-commit"
+            for _ in range(100):  # until what was started inside has come to rest
+                await inside.say("echo mine > .git/hooks/pre-commit", access="outside")
+                if hook.exists():
+                    break
+            inside.sandbox.take_notice()
+            await inside.say("true", access="outside")
             (work / ".envrc").write_text("mine")
             await inside.sandbox.accept([work / ".envrc"])
             assert "set-aside" not in await inside.say("echo next")
@@ -589,6 +595,26 @@ def test_what_the_user_has_allowed_outside_stays_while_something_runs_inside(
     asyncio.run(run())
     assert (work / ".git" / "hooks" / "pre-commit").read_text() == "mine\n"
     assert (work / ".envrc").read_text() == "mine"
+
+
+@both
+@pytest.mark.spec("SEC-17")
+def test_what_something_inside_makes_while_a_command_runs_outside_does_not_count_as_that(
+    work: Path, kind: str
+) -> None:
+    late = "(until [ -e go ]; do sleep 0.01; done; echo evil > .envrc; touch done; sleep 1000)"
+
+    async def run() -> None:
+        async with Sandboxed(work, kind) as inside:
+            await inside.say(f"{late} >/dev/null 2>&1 &")
+            outside = "touch go; until [ -e done ]; do sleep 0.01; done; echo mine > mine"
+            await inside.say(outside, access="outside")
+            told = await inside.say("echo next")
+            assert ".envrc.set-aside" in told and "left running inside" in told
+
+    asyncio.run(run())
+    assert not (work / ".envrc").exists()
+    assert (work / "mine").exists()
 
 
 @both
@@ -638,16 +664,19 @@ def test_the_hint_names_the_places_that_are_writable(work: Path, kind: str) -> N
 
 @pytest.mark.spec("SEC-4", "SEC-7")
 def test_what_was_judged_for_a_sandbox_never_runs_without_it(work: Path) -> None:
-    async def run() -> str:
+    async def run() -> list[str]:
         sandbox = SessionSandbox(Workspace(work, work), OwnPlaces, "off")
         for access in (Access.INSIDE, Access.NETWORK, Access.READ_ONLY):
             with pytest.raises(OSError, match="has ended"):
                 await sandbox.confine(("true",), work, access)
-        ctx = tool_context(work)
-        ctx.sandbox, ctx.access = sandbox, Access.READ_ONLY
-        return text_of(await bash(ctx, "touch made"))
+        texts = []
+        for access in (Access.INSIDE, Access.NETWORK, Access.READ_ONLY):
+            ctx = tool_context(work)
+            ctx.sandbox, ctx.access = sandbox, access
+            texts.append(text_of(await bash(ctx, "touch made")))
+        return texts
 
-    assert "switched off meanwhile" in asyncio.run(run())
+    assert all("switched off meanwhile" in text for text in asyncio.run(run()))
     assert not (work / "made").exists()
 
 
