@@ -68,6 +68,7 @@ _agentcli_complete() {
           'auth/login') where='auth/login' ;;
           'auth/logout') where='auth/logout' ;;
           'auth/status') where='auth/status' ;;
+          'map') where='map' ;;
           'stats') where='stats' ;;
           'doctor') where='doctor' ;;
           'help') where='help' ;;
@@ -205,6 +206,9 @@ _agentcli_complete() {
     'permissions/list --allow-tool') COMPREPLY=(); return ;;
     'permissions/list --deny-tool') COMPREPLY=(); return ;;
     'auth/status --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'map --format') COMPREPLY=($(compgen -W "tree json dot html" -- "$current")); return ;;
+    'map -o'|'map --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'map --limit') COMPREPLY=(); return ;;
     'stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'stats --days') COMPREPLY=(); return ;;
     'stats --by') COMPREPLY=($(compgen -W "day model tool session" -- "$current")); return ;;
@@ -214,7 +218,7 @@ _agentcli_complete() {
   case "$where" in
     '')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume acp sessions replay tasks models config mcp plugin permissions auth stats doctor help completions' ;;
+      commands='run resume acp sessions replay tasks models config mcp plugin permissions auth map stats doctor help completions' ;;
     'run')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --record --replay --quiet --raw --help -h'
       commands='' ;;
@@ -380,6 +384,9 @@ _agentcli_complete() {
     'auth/status')
       options='--format --help -h'
       commands='' ;;
+    'map')
+      options='--format -o --output --force --limit --help -h'
+      commands='' ;;
     'stats')
       options='--format --days --by --html --help -h'
       commands='' ;;
@@ -388,7 +395,7 @@ _agentcli_complete() {
       commands='' ;;
     'help')
       options='--help -h'
-      commands='background chat commands configuration editors exit-codes extensions library mcp one-shot providers safety sessions architecture contract figures' ;;
+      commands='background chat commands configuration editors exit-codes extensions library map mcp one-shot providers safety sessions architecture contract figures' ;;
     'completions')
       options='--install --help -h'
       commands='bash zsh fish' ;;

@@ -9,7 +9,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "agentcli"
 
-FLOOR_3 = {"engine", "tools", "providers", "store", "config", "extensions", "mcp"}
+FLOOR_3 = {"engine", "tools", "providers", "store", "config", "extensions", "mcp", "codemap"}
 # room -> (rooms of ours, outside packages)
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "domain": (set(), set()),
@@ -37,6 +37,8 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "config": ({"domain"}, {"keyring", "tomlkit"}),
     "extensions": ({"domain", "process"}, {"yaml"}),
     "mcp": ({"domain", "process", "wire", "rpc"}, set()),
+    # its grammars are imported by name, those that are installed
+    "codemap": ({"domain", "process"}, {"tree_sitter"}),
     "ui": ({"domain"}, {"rich", "markdown_it"}),  # Rich and the parser that it brings along
     # the composition root: it names concrete classes
     "app": ({"domain", "policy", "process", "wire", *FLOOR_3}, set()),

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from agentcli.domain.keeping import Store
     from agentcli.domain.seams import Seams
     from agentcli.domain.subagents import SubAgents
-    from agentcli.domain.tools import EditChecks, FileKeeper, McpServers
+    from agentcli.domain.tools import CodeMap, EditChecks, FileKeeper, McpServers
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.background.run import Work
     from agentcli.engine.background.runs import BackgroundRuns
@@ -263,6 +263,7 @@ async def _build(
         servers=servers,
         keeper=Lazy(keeper) if seams.store is None else None,
         checks=_checks(settings, options, (workspace, sandbox), lambda: parts),
+        codemap=Lazy(partial(_code_map, settings, workspace, info.id)),
         background=runs.runs if has_runs else None,
         search=SessionSearch(
             settings, lambda: conversation.model, store, lambda: conversation.spent
@@ -364,6 +365,13 @@ def _checks(
         return session_checks(settings, options, place, parts().session_id, parts().keeper)
 
     return Lazy(make)
+
+
+def _code_map(settings: Settings, workspace: Workspace, session_id: str) -> CodeMap:
+    """What knows who uses what in the project (MEM-3)."""
+    from agentcli.app.codemap import ProjectMap
+
+    return ProjectMap(settings.paths.maps_dir, workspace.root, session_id)
 
 
 def _run_agents(

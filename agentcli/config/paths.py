@@ -70,6 +70,8 @@ class Paths:
     """The index over all sessions; can be rebuilt."""
     journals_dir = _OwnFile("data_dir", "changes")
     """Notes of changes to files that are under way; empty when none is."""
+    maps_dir = _OwnFile("data_dir", "maps")
+    """The maps of projects; can be made again."""
     plugins_file = _OwnFile("data_dir", "plugins/plugins.json")
     """The plugins that were added; their files are beside it."""
     log_file = _OwnFile("state_dir", "agentcli.log")

@@ -19,6 +19,7 @@ from agentcli.domain.values import frozen, mutable
 if TYPE_CHECKING:
     from agentcli.domain.background import BackgroundSink
     from agentcli.domain.checks import CheckReport
+    from agentcli.domain.codemap import MapState, Symbol, SymbolUses
     from agentcli.domain.mcp import ServerFacts, ServerPrompt, ServerTool
     from agentcli.domain.web import SearchAnswer
 
@@ -213,6 +214,20 @@ class EditorFiles(Protocol):
         """The text, unsaved changes included; ``None`` where the editor does not say."""
 
 
+class CodeMap(Protocol):
+    """The map of the project that a session works in; each answer is of files as they are now."""
+
+    async def symbols(
+        self, query: str, kind: str, below: Path | None, cancel: CancelToken
+    ) -> tuple[Sequence[Symbol], MapState]:
+        """What is called like ``query``, best first; without one what is used most."""
+
+    async def references(
+        self, symbol: str, path: Path | None, line: int, cancel: CancelToken
+    ) -> tuple[Sequence[SymbolUses], MapState]:
+        """Who uses the name ``symbol``, or what ``path`` defines in ``line``."""
+
+
 class WebSearch(Protocol):
     """Searches the web (EXT-8)."""
 
@@ -376,6 +391,7 @@ class ToolContext:
     - ``sandbox: Sandbox | None``: what limits its commands (SEC-7)
     - ``to_background: BackgroundSwitch | None``: with it the call goes on there itself (UI-3)
     - ``session_id: str``: whose processes it starts (CAN-11)
+    - ``codemap: CodeMap``: who uses what in the project (MEM-3)
     - ``search: WebSearch``: what searches the web (EXT-8)
     - ``editor: EditorFiles | None``: files as an editor has them open
     - ``servers: McpServers | None``: the MCP servers of the session (MCP-4)

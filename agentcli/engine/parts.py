@@ -50,7 +50,14 @@ if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgentsFor
-    from agentcli.domain.tools import EditChecks, EditorFiles, FileKeeper, McpServers, WebSearch
+    from agentcli.domain.tools import (
+        CodeMap,
+        EditChecks,
+        EditorFiles,
+        FileKeeper,
+        McpServers,
+        WebSearch,
+    )
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.finishing import AnswerCheck
 
@@ -94,7 +101,8 @@ class SessionParts:
     files that a typed text names. ``sandbox`` limits what commands can do (SEC-7); ``background``
     runs what outlives a turn (BG-1), ``moves`` are the running calls of a chat that can go on
     there (UI-3); ``keeper`` remembers files before they are changed (TT-1), ``checks`` look at
-    them afterwards (EXT-6); ``reaper`` owns what was told to stop and has not stopped yet
+    them afterwards (EXT-6); ``codemap`` knows who uses what (MEM-3);
+    ``reaper`` owns what was told to stop and has not stopped yet
     (CAN-10). ``servers`` are MCP servers (MCP-2). ``update_catalogue`` is called after each
     turn and may fail; ``on_close`` ends what
     the session's tools have left running. ``documents`` are the instructions that ``system`` holds
@@ -145,6 +153,7 @@ class SessionParts:
     servers: Lazy[McpServers] | None = None
     keeper: Lazy[FileKeeper] | None = None
     checks: Lazy[EditChecks] | None = None
+    codemap: Lazy[CodeMap] | None = None
     update_catalogue: Callable[[], Awaitable[None]] | None = None
     on_close: Sequence[Callable[[], Awaitable[None]]] = ()
     moves: Moves | None = None
@@ -190,9 +199,10 @@ class SessionParts:
                 found = PlanTable(self.policy, self.approver, self.state, self.reaper)
             case "background" if self.background is not None and not unattended:
                 found = self.background()
-            case "servers" if self.servers is not None:
-                found = self.servers()
-            case "agents" | "plans" | "background" | "to_background" | "servers":
+            case "codemap" | "servers":
+                lazy: Lazy[object] | None = getattr(self, name)
+                found = lazy() if lazy is not None else None
+            case "agents" | "plans" | "background" | "to_background":
                 pass
             case _:
                 raise TypeError(f"there is no port {name!r}: domain.tools.ToolContext lists them")

@@ -54,11 +54,15 @@ _ORDER = (
     "present_plan",
     "tool_search",
     "mcp_call",
+    "symbols",
+    "references",
 )
 _NEAR = 3
 # seldom used: named where they are needed (a notebook that is read names its tool), and there when
 # they are called, but part of the prompt only where they were asked for by name (TOOL-14)
-_DEFERRED = frozenset({"edit_notebook", "web_search", "tool_search", "mcp_call"})
+_DEFERRED = frozenset(
+    {"edit_notebook", "web_search", "tool_search", "mcp_call", "symbols", "references"}
+)
 _WAYS = frozenset({"tool_search", "mcp_call"})  # to the others, not such themselves
 # what other programs call the same thing
 _ALIASES = {
@@ -85,6 +89,9 @@ _ALIASES = {
     "glob": "glob_files",
     "find": "glob_files",
     "find_files": "glob_files",
+    "find_symbol": "symbols",
+    "go_to_definition": "symbols",
+    "find_references": "references",
     "ls": "list_directory",
     "list_dir": "list_directory",
     "list_files": "list_directory",

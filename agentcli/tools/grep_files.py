@@ -47,6 +47,15 @@ LINE_CHARS = 500
 _CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
 
+# a search for what defines a name: the map knows it from the syntax (TOOL-14, MEM-3)
+_DEFINITION = re.compile(
+    r"\b(?:class|def|fn|func|function|interface|struct|trait)(?: +|\\s[+*]?)[\w(\[\\]"
+)
+_BY_MAP = (
+    "[definitions by syntax: the tool symbols {query, kind, path}; who uses one: references"
+    " {symbol, path, line}]"
+)
+
 
 class GrepArguments(Arguments):
     """Arguments of ``grep_files``."""
@@ -168,6 +177,8 @@ def _output(args: GrepArguments, ctx: JudgedContext, query: Query, found: Found)
     if found.more:
         counted = f"first {counted}"
         note = f"[{counted}; there are more: narrow the search or raise limit (max {MAX_LIMIT})]"
+    if _DEFINITION.search(args.pattern):
+        note += "\n" + _BY_MAP
     return ToolOutput.text(f"{text}\n{note}{changed}", raw=raw, summary=counted)
 
 

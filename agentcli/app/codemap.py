@@ -1,0 +1,140 @@
+"""The map of one project for its sessions and for ``agent map``; see ``domain.codemap``.
+
+Law: an answer is of the files as they are now. What has changed little is read at once, the rest in
+a process that ends with the call that asked; which files there are is found as ``glob_files`` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from agentcli.codemap.graph import Graph
+from agentcli.codemap.index import Changes, MapIndex, map_file
+from agentcli.codemap.worker import command_of
+from agentcli.config.paths import ensure_dir
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.codemap import MapState, Symbol, SymbolUses
+from agentcli.domain.errors import AgentError, PersistenceError
+from agentcli.domain.values import frozen
+from agentcli.process.environment import base_environment
+from agentcli.process.run import Command, Ending, RunLimits, run
+from agentcli.process.shell import open_nameless
+from agentcli.tools.search.search import Query, SearchFailed, search
+
+T = TypeVar("T")
+TIME_LIMIT_S = 55.0
+MAX_LISTED = 200_000
+_KEPT_NOISE = 4_000
+
+
+class MapFailed(AgentError):
+    """The map could not be made or read."""
+
+
+@frozen
+class ProjectMap:
+    """The map of the project at ``root``, kept in ``directory``.
+
+    Its process ends with ``owner``, the id of a session, at the latest.
+    """
+
+    directory: Path
+    root: Path
+    owner: str = ""
+
+    async def symbols(
+        self, query: str, kind: str, below: Path | None, cancel: CancelToken
+    ) -> tuple[Sequence[Symbol], MapState]:
+        """See ``CodeMap``."""
+        inside = self.relative(below)
+        return await self.ask(lambda graph: graph.symbols(query, kind, inside), cancel)
+
+    async def references(
+        self, symbol: str, path: Path | None, line: int, cancel: CancelToken
+    ) -> tuple[Sequence[SymbolUses], MapState]:
+        """See ``CodeMap``."""
+        inside = self.relative(path)
+        return await self.ask(lambda graph: graph.references(symbol, inside, line), cancel)
+
+    def relative(self, path: Path | None) -> str:
+        """``path`` as the map names it; the project itself is nothing. Raises ``MapFailed``."""
+        if path is None:
+            return ""
+        real = Path(os.path.realpath(self.root))
+        if not path.is_relative_to(real):
+            raise MapFailed(f"{path} is outside of {self.root}", "the map is of that directory")
+        found = str(path.relative_to(real))
+        return "" if found == "." else found
+
+    async def ask(self, question: Callable[[Graph], T], cancel: CancelToken) -> tuple[T, MapState]:
+        """The answer, and what the map covers, after it has been brought up to date."""
+        await self.update(cancel)
+
+        def answer(index: MapIndex) -> tuple[T, MapState]:
+            graph = Graph(index)
+            return question(graph), graph.state()
+
+        return await asyncio.to_thread(self._opened, answer)
+
+    async def update(self, cancel: CancelToken) -> None:
+        """Take up what has changed; what takes too long is left to the next time."""
+        if not await asyncio.to_thread(self._opened, _small_update):
+            await self._pass(cancel)
+
+    def _opened(self, use: Callable[[MapIndex], T]) -> T:
+        try:
+            ensure_dir(self.directory)
+            index = MapIndex(map_file(self.directory, self.root), self.root)
+            try:
+                return use(index)
+            finally:
+                index.close()
+        except (sqlite3.Error, OSError, PersistenceError) as error:
+            advice = f"delete {self.directory}: it is made again"
+            raise MapFailed(f"the map cannot be used: {error}", advice) from error
+
+    async def _pass(self, cancel: CancelToken) -> None:
+        """Read what has changed, in a process of its own."""
+        try:
+            listed = await search(Query(self.root), MAX_LISTED, cancel, (self.root,))
+        except SearchFailed as error:
+            raise MapFailed(f"the files cannot be listed: {error}") from error
+        if listed.ending is Ending.CANCELLED:
+            return
+        names = b"\0".join(os.fsencode(line.path) for line in listed.lines)
+        noise = bytearray()
+
+        def keep(data: bytes) -> bool:
+            noise.extend(data[: _KEPT_NOISE - len(noise)])
+            return True
+
+        stdin = open_nameless(names)
+        try:
+            command = Command(
+                command_of(map_file(self.directory, self.root), self.root),
+                Path("/"),
+                {**base_environment(), "PYTHONDONTWRITEBYTECODE": "1"},
+                self.owner,
+                handles={0: stdin},
+            )
+            ended = await run(command, RunLimits(cancel, TIME_LIMIT_S), keep)
+        finally:
+            os.close(stdin)
+        if ended.ending is Ending.EXITED and ended.returncode:
+            lines = noise.decode("utf-8", "replace").strip().splitlines()
+            raise MapFailed(f"the map could not be made: {lines[-1] if lines else 'it crashed'}")
+
+
+def _small_update(index: MapIndex) -> bool:
+    """Whether the map is up to date now; not where reading what has changed takes long."""
+    changes = index.changes()
+    if not changes.is_small:
+        return False
+    if changes != Changes():
+        index.update(changes)
+    return True

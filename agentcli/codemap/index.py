@@ -1,0 +1,362 @@
+"""The map on disk: a SQLite file per project, kept up by what has changed (MEM-3).
+
+Law: a file whose time and size are the same is as it was, and one whose content is the same too;
+all else is read again. What cannot be read as a database is thrown away and made again. A pass is
+bounded, commits as it goes, and the next one goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentcli.codemap.parse import Parsed, is_code, parse
+
+VERSION = 1
+MAX_FILE_BYTES = 1024 * 1024
+MAX_FILES = 100_000
+MAX_DIRECTORIES = 50_000
+PASS_S = 40.0
+"""Seconds that one pass takes at most, and a little more."""
+RELIST_S = 60.0
+SMALL_FILES, SMALL_BYTES = 20, 256 * 1024
+"""What is read in the process of the session itself."""
+_MINIFIED_BYTES = 32 * 1024
+_MINIFIED_LINE = 400  # bytes of a line, on average
+_COMMIT_EVERY = 200
+_BUSY_MS = 10_000
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    (
+        "CREATE TABLE file (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL,"
+        " hash BLOB NOT NULL, language TEXT NOT NULL, note TEXT NOT NULL,"
+        " rank REAL NOT NULL DEFAULT 0)"
+    ),
+    "CREATE TABLE directory (path TEXT PRIMARY KEY, mtime INTEGER NOT NULL, names BLOB NOT NULL)",
+    "CREATE TABLE name (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",
+    (
+        "CREATE TABLE symbol (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, name INTEGER NOT NULL,"
+        " kind TEXT NOT NULL, line INTEGER NOT NULL, end INTEGER NOT NULL, container TEXT NOT NULL,"
+        " rank REAL NOT NULL DEFAULT 0)"
+    ),
+    "CREATE INDEX symbol_file ON symbol (file)",
+    "CREATE INDEX symbol_name ON symbol (name)",
+    (
+        "CREATE TABLE used (name INTEGER NOT NULL, how INTEGER NOT NULL, file INTEGER NOT NULL,"
+        " lines TEXT NOT NULL, PRIMARY KEY (name, how, file)) WITHOUT ROWID"
+    ),
+    "CREATE INDEX used_file ON used (file)",
+)
+
+
+def map_file(directory: Path, root: Path) -> Path:
+    """Where the map of the project at ``root`` is kept."""
+    key = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:20]
+    return directory / f"{key}.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs from the map. ``unlisted``: there may be files that it does not know."""
+
+    changed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    unlisted: bool = False
+    size_bytes: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is read so soon that no process is worth it."""
+        return not self.unlisted and (
+            len(self.changed) <= SMALL_FILES and self.size_bytes <= SMALL_BYTES
+        )
+
+
+class MapIndex:
+    """The open map of the project at ``root``; used by one thread at a time."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self.root = os.path.realpath(root)
+        self._path = path
+        self._parents: dict[str, bool] = {}
+        try:
+            self.db = self._open()
+            _require_version(self.db)
+        except sqlite3.DatabaseError:
+            for suffix in ("", "-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            self.db = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = OFF")  # it can be made again
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                db.execute("BEGIN IMMEDIATE")
+                if not db.execute("SELECT 1 FROM sqlite_schema").fetchone():
+                    for statement in _TABLES:
+                        db.execute(statement)
+                db.execute(f"PRAGMA user_version = {VERSION}")
+                db.execute("COMMIT")
+            self._set(db, "root", self.root)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    @staticmethod
+    def _set(db: sqlite3.Connection, key: str, value: str) -> None:
+        old = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        if old != (value,):
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def get(self, key: str) -> str:
+        """A fact of the map by its key, or nothing."""
+        row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else ""
+
+    def close(self) -> None:
+        """Close it."""
+        self.db.close()
+
+    # --- what has changed ------------------------------------------------------------------
+
+    def changes(self) -> Changes:
+        """What has changed on disk since the last pass, by times, sizes and names."""
+        if not self.get("listed") or time.time() - float(self.get("listed")) > RELIST_S:
+            return Changes(unlisted=True)
+        changed, gone, size = list[str](), list[str](), 0
+        for path, stamp in self.db.execute("SELECT path, stamp FROM file"):
+            now, size_now = self._stamp(path)
+            if not now:
+                gone.append(path)
+            elif now != stamp:
+                changed.append(path)
+                size += size_now
+        unlisted = any(
+            self._directory(path, mtime, names)
+            for path, mtime, names in self.db.execute("SELECT * FROM directory").fetchall()
+        )
+        return Changes(tuple(changed), tuple(gone), unlisted, size)
+
+    def _stamp(self, path: str) -> tuple[str, int]:
+        try:
+            found = os.lstat(self._full(path))
+        except (OSError, ValueError):
+            return "", 0
+        if not stat.S_ISREG(found.st_mode):
+            return "", 0
+        return f"{found.st_mtime_ns}:{found.st_ctime_ns}:{found.st_size}", found.st_size
+
+    def _full(self, path: str) -> str:
+        return f"{self.root.rstrip('/')}/{path}" if path else self.root
+
+    def _directory(self, path: str, mtime: int, names: bytes) -> bool:
+        """Whether other names are in the directory than were."""
+        try:
+            now = os.lstat(self._full(path)).st_mtime_ns
+        except OSError:
+            return True
+        if now == mtime:
+            return False
+        if self._names(path) != names:
+            return True
+        self.db.execute("UPDATE directory SET mtime = ? WHERE path = ?", (now, path))
+        return False
+
+    def _names(self, path: str) -> bytes:
+        try:
+            with os.scandir(self._full(path)) as entries:
+                found = sorted(entry.name for entry in entries)
+        except OSError:
+            found = []
+        text = "\0".join(name for name in found if not name.startswith((".git", ".#", "#")))
+        return hashlib.blake2b(os.fsencode(text), digest_size=8).digest()
+
+    # --- a pass ----------------------------------------------------------------------------
+
+    def update(self, changes: Changes, listed: Sequence[str] | None = None) -> int:
+        """Take up ``changes``, or all that differs from the files ``listed``.
+
+        Returns how many files are left for the next pass.
+        """
+        until = time.monotonic() + PASS_S
+        begun = time.time()
+        if listed is not None:
+            changes = self._against(listed)
+        self._forget(changes.gone)
+        left = len(changes.changed)
+        for number in range(0, len(changes.changed), _COMMIT_EVERY):
+            if time.monotonic() > until:
+                break
+            batch = changes.changed[number : number + _COMMIT_EVERY]
+            done = 0
+            read = []
+            for path in batch:
+                if time.monotonic() > until:
+                    break
+                read.append((path, self._read(path)))
+                done += 1
+            self._write(read)
+            left -= done
+        with self._transaction():
+            self._set(self.db, "waiting", str(left))
+            if listed is not None:
+                self._keep_directories(listed)
+                self._set(self.db, "listed", str(begun if not left else 0.0))
+        return left
+
+    def _against(self, listed: Sequence[str]) -> Changes:
+        known = dict(self.db.execute("SELECT path, stamp FROM file"))
+        wanted = [path for path in listed if is_code(path)][:MAX_FILES]
+        there = set(wanted)
+        gone = tuple(path for path in known if path not in there)
+        changed = tuple(
+            path for path in wanted if path not in known or self._stamp(path)[0] != known[path]
+        )
+        return Changes(changed, gone)
+
+    def _keep_directories(self, listed: Iterable[str]) -> None:
+        paths = {""}
+        for path in listed:
+            parent = path.rpartition("/")[0]
+            while parent not in paths and len(paths) < MAX_DIRECTORIES:
+                paths.add(parent)
+                parent = parent.rpartition("/")[0]
+        self.db.execute("DELETE FROM directory")
+        for path in paths:
+            with contextlib.suppress(OSError):
+                mtime = os.lstat(self._full(path)).st_mtime_ns
+                row = (path, mtime, self._names(path))
+                self.db.execute("INSERT INTO directory VALUES (?, ?, ?)", row)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+        self.db.execute("COMMIT")
+
+    def _forget(self, paths: Sequence[str]) -> None:
+        if paths:
+            with self._transaction():
+                for path in paths:
+                    self._clear(path)
+                    self.db.execute("DELETE FROM file WHERE path = ?", (path,))
+
+    def _clear(self, path: str) -> None:
+        row = self.db.execute("SELECT id FROM file WHERE path = ?", (path,)).fetchone()
+        if row:
+            self.db.execute("DELETE FROM symbol WHERE file = ?", row)
+            self.db.execute("DELETE FROM used WHERE file = ?", row)
+
+    def _read(self, path: str) -> tuple[str, bytes, Parsed | None]:
+        """The file's stamp, the hash of its content, and what is in it unless that is known."""
+        stamp, _ = self._stamp(path)
+        source, note = self._content(path)
+        digest = hashlib.blake2b(source, digest_size=16).digest()
+        if note:
+            return stamp, digest, Parsed("", note=note)
+        row = self.db.execute("SELECT hash, language FROM file WHERE path = ?", (path,)).fetchone()
+        if row is not None and row[0] == digest and row[1]:
+            return stamp, digest, None
+        return stamp, digest, parse(path, source)
+
+    def _content(self, path: str) -> tuple[bytes, str]:
+        """What is in the file, or why it is left out."""
+        parent, _, _ = path.rpartition("/")
+        if parent not in self._parents:  # through no link
+            full = self._full(parent)
+            self._parents[parent] = os.path.realpath(full) == full
+        if not self._parents[parent]:
+            return b"", "link"
+        try:
+            handle = os.open(self._full(path), _READ_FLAGS)
+            with os.fdopen(handle, "rb") as file:
+                is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+                source = file.read(MAX_FILE_BYTES + 1) if is_file else b""
+        except OSError as error:
+            return b"", "link" if error.errno == errno.ELOOP else "unreadable"
+        note = _left_out(source) if is_file else "no file"
+        return b"" if note else source, note
+
+    def _write(self, read: Sequence[tuple[str, tuple[str, bytes, Parsed | None]]]) -> None:
+        with self._transaction():
+            for path, (stamp, digest, found) in read:
+                if not stamp:  # it has gone meanwhile
+                    self._clear(path)
+                    self.db.execute("DELETE FROM file WHERE path = ?", (path,))
+                elif found is None:
+                    self.db.execute("UPDATE file SET stamp = ? WHERE path = ?", (stamp, path))
+                else:
+                    self._replace(path, stamp, digest, found)
+
+    def _replace(self, path: str, stamp: str, digest: bytes, found: Parsed) -> None:
+        self._clear(path)
+        row: tuple[Any, ...] = (path, stamp, digest, found.language, found.note)
+        file = self.db.execute(
+            "INSERT INTO file (path, stamp, hash, language, note) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (path) DO UPDATE SET stamp = excluded.stamp, hash = excluded.hash,"
+            " language = excluded.language, note = excluded.note RETURNING id",
+            row,
+        ).fetchone()[0]
+        texts = {each.name for each in found.definitions} | {name for name, _ in found.uses}
+        ids = self._name_ids(texts)
+        self.db.executemany(
+            "INSERT INTO symbol (file, name, kind, line, end, container) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                (file, ids[each.name], each.kind, each.line, each.end, each.container)
+                for each in found.definitions
+            ),
+        )
+        self.db.executemany(
+            "INSERT INTO used VALUES (?, ?, ?, ?)",
+            (
+                (ids[name], how, file, " ".join(map(str, lines)))
+                for (name, how), lines in found.uses.items()
+            ),
+        )
+
+    def _name_ids(self, texts: Iterable[str]) -> dict[str, int]:
+        ordered = sorted(texts)
+        self.db.executemany(
+            "INSERT OR IGNORE INTO name (text) VALUES (?)", ((text,) for text in ordered)
+        )
+        find = "SELECT id FROM name WHERE text = ?"
+        return {text: self.db.execute(find, (text,)).fetchone()[0] for text in ordered}
+
+
+def _require_version(db: sqlite3.Connection) -> None:
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version != VERSION:
+        db.close()
+        raise sqlite3.DatabaseError(f"version {version}")
+
+
+def _left_out(source: bytes) -> str:
+    """Why it is no part of the map, or nothing."""
+    if len(source) > MAX_FILE_BYTES:
+        return "too large"
+    if b"\0" in source:
+        return "no text"
+    if len(source) > _MINIFIED_BYTES and len(source) > _MINIFIED_LINE * source.count(b"\n"):
+        return "minified"
+    return ""

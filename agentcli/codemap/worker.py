@@ -1,0 +1,55 @@
+"""A pass over the project in a process of its own, which can be killed (MEM-3).
+
+Law: nothing is imported from the working directory (SEC-2), and nothing but the map is written. The
+names of the files come on standard input, separated by NUL.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from agentcli.codemap.grammars import LANGUAGES, queries_of
+from agentcli.codemap.graph import Graph
+from agentcli.codemap.index import Changes, MapIndex
+
+_MEMORY_BYTES = 1536 * 1024 * 1024
+_NICE = 10
+_MAX_NAMES_BYTES = 64 * 1024 * 1024
+
+
+def command_of(path: Path, root: Path) -> tuple[str, ...]:
+    """What starts the pass over ``root`` into the map ``path``."""
+    place = str(Path(__file__).resolve().parents[2])
+    code = (
+        f"import sys; sys.path.append({place!r}); from agentcli.codemap.worker import main; main()"
+    )
+    return (sys.executable, "-I", "-X", "utf8", "-c", code, str(path), str(root))
+
+
+def main() -> None:
+    """Do it."""
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    os.nice(_NICE)
+    names = sys.stdin.buffer.read(_MAX_NAMES_BYTES).split(b"\0")
+    index = MapIndex(Path(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        _take_up_grammars(index)
+        index.update(Changes(), [os.fsdecode(name) for name in names if name])
+        Graph(index).rank()
+    finally:
+        index.close()
+
+
+def _take_up_grammars(index: MapIndex) -> None:
+    """What was read as text is read again where its grammar has been installed since."""
+    for language in LANGUAGES:
+        if queries_of(language) is not None:
+            index.db.execute(
+                "UPDATE file SET stamp = '', hash = x'' WHERE language = ? AND note = ?",
+                (language.name, "read as text"),
+            )

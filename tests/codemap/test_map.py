@@ -1,0 +1,239 @@
+"""The map of a real directory: kept up, bounded, honest (MEM-3)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from agentcli.app.codemap import MapFailed, ProjectMap
+from agentcli.codemap.graph import Graph, pagerank
+from agentcli.codemap.index import MAX_FILE_BYTES, MapIndex, map_file
+from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.codemap import MapState
+
+T = TypeVar("T")
+SHOP = {
+    "shop/cart.py": "class Cart:\n    def total(self):\n        return price(self)\n\ndef price(x):\n    return 1\n",
+    "shop/views.py": "from shop.cart import Cart\n\ndef show():\n    return Cart().total()\n",
+    "shop/other.py": "class Cart:\n    pass\n\nCart()\n",
+    "shop/use.py": "from shop import cart\n\ncart.price(3)\n",
+    "README.md": "Cart\n",
+}
+
+
+class Shop:
+    def __init__(self, root: Path, maps: Path) -> None:
+        self.root, self.maps = root, maps
+        for name, text in SHOP.items():
+            self.write(name, text)
+        self.map = ProjectMap(maps, root)
+
+    def write(self, name: str, text: str | bytes) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    def ask(self, question: Callable[[Graph], T]) -> tuple[T, MapState]:
+        return asyncio.run(self.map.ask(question, CancelToken()))
+
+    def titles(self, query: str, **more: str) -> list[str]:
+        found, _ = self.ask(lambda graph: graph.symbols(query, **more))
+        return [f"{each.path}:{each.line} {each.kind} {each.title}" for each in found]
+
+    def uses(
+        self, symbol: str = "", path: str = "", line: int = 0
+    ) -> dict[str, dict[str, tuple[int, ...]]]:
+        found, _ = self.ask(lambda graph: graph.references(symbol, path, line))
+        return {
+            f"{each.symbol.path}:{each.symbol.line}": {use.path: use.lines for use in each.uses}
+            for each in found
+        }
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    root = (tmp_path / "project").resolve()
+    root.mkdir()
+    return Shop(root, tmp_path / "maps")
+
+
+@pytest.mark.spec("MEM-3")
+def test_symbols_are_found_by_name_part_class_kind_and_place(shop: Shop) -> None:
+    assert set(shop.titles("Cart")) == {"shop/cart.py:1 class Cart", "shop/other.py:1 class Cart"}
+    assert (
+        shop.titles("cart.total") == shop.titles("Cart.tot") == ["shop/cart.py:2 method Cart.total"]
+    )
+    assert shop.titles("Cart", below="shop/other.py") == ["shop/other.py:1 class Cart"]
+    assert shop.titles("", kind="function", below="shop/views.py") == [
+        "shop/views.py:3 function show"
+    ]
+    assert shop.titles("100%_") == []
+
+
+@pytest.mark.spec("MEM-3")
+def test_uses_of_one_name_go_to_the_definition_that_the_file_imports(shop: Shop) -> None:
+    uses = shop.uses("Cart")
+    assert uses["shop/cart.py:1"] == {"shop/views.py": (1, 4)}
+    assert uses["shop/other.py:1"] == {"shop/other.py": (4,)}
+    assert shop.uses("price") == {"shop/cart.py:5": {"shop/cart.py": (3,), "shop/use.py": (3,)}}
+    assert shop.uses("total")["shop/cart.py:2"] == {"shop/views.py": (4,)}
+
+
+@pytest.mark.spec("MEM-3")
+def test_a_line_means_what_it_defines_or_uses_or_is_inside_of(shop: Shop) -> None:
+    assert list(shop.uses(path="shop/cart.py", line=2)) == ["shop/cart.py:2"]
+    assert list(shop.uses(path="shop/cart.py", line=6)) == ["shop/cart.py:5"]
+    assert "shop/cart.py:5" in shop.uses(path="shop/use.py", line=3)
+    assert shop.uses(path="shop/cart.py", line=999) == {}
+
+
+@pytest.mark.spec("MEM-3")
+def test_an_edit_a_new_file_and_a_deleted_one_are_seen_at_once(shop: Shop) -> None:
+    assert shop.titles("fresh") == []
+    shop.write("shop/views.py", "def fresh(): pass\n")
+    assert shop.titles("fresh") == ["shop/views.py:1 function fresh"]
+    assert shop.titles("show") == []
+    shop.write("shop/new/deep.py", "def fresh_too(): pass\n")
+    assert shop.titles("fresh_too") == ["shop/new/deep.py:1 function fresh_too"]
+    (shop.root / "shop/cart.py").unlink()
+    assert shop.titles("price") == []
+    assert shop.uses("Cart") == {"shop/other.py:1": {"shop/other.py": (4,)}}
+
+
+@pytest.mark.spec("MEM-3")
+def test_what_has_not_changed_is_not_read_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.titles("Cart")
+    read: list[str] = []
+    original = MapIndex._content
+
+    def watched(self: MapIndex, path: str) -> tuple[bytes, str]:
+        read.append(path)
+        return original(self, path)
+
+    monkeypatch.setattr(MapIndex, "_content", watched)
+    shop.titles("Cart")
+    assert read == []
+    shop.write("shop/views.py", "def one(): pass\n")
+    shop.titles("Cart")
+    shop.titles("Cart")
+    assert read == ["shop/views.py"]
+
+
+@pytest.mark.spec("MEM-3")
+def test_ignored_files_links_and_hostile_files_are_left_out_and_told(
+    shop: Shop, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.py").write_text("def stolen(): pass\n")
+    (shop.root / "loop").symlink_to(shop.root)
+    (shop.root / "away").symlink_to(outside)
+    (shop.root / "one.py").symlink_to(outside / "secret.py")
+    os.mkfifo(shop.root / "pipe.py")
+    shop.write(".gitignore", "built/\n")
+    shop.write("built/gen.py", "def stolen_too(): pass\n")
+    shop.write("min.js", b"function stolen_3(){};" * 500_000)  # 10 MB in a line
+    shop.write("small.min.js", b"function stolen_4(){};" * 5_000)
+    shop.write("zero.py", b"def stolen_5(): pass\n\0")
+    shop.write("big.py", b"def stolen_6(): pass\n" + b"#\n" * MAX_FILE_BYTES)
+    shop.write("odd.py", b"def here_\xff(): pass\ndef here(): '\xe9'\n")
+    assert shop.titles("stolen") == []
+    assert "odd.py:2 function here" in shop.titles("here")
+    _, state = shop.ask(lambda graph: None)
+    assert (state.untold, state.waiting) == (4, 0)
+    assert "4 files left out" in state.notes[0]
+
+
+@pytest.mark.spec("MEM-3")
+def test_what_is_swapped_for_a_link_after_the_listing_is_not_followed(
+    shop: Shop, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "cart.py").write_text("def stolen(): pass\n")
+    (shop.root / "shop").rename(tmp_path / "was")
+    (shop.root / "shop").symlink_to(outside)
+    shop.maps.mkdir()
+    index = MapIndex(map_file(shop.maps, shop.root), shop.root)
+    try:
+        assert index._content("shop/cart.py") == (b"", "link")
+    finally:
+        index.close()
+
+
+@pytest.mark.spec("MEM-3")
+@pytest.mark.parametrize(
+    "damage", [b"", b"no database" * 1000, None], ids=["empty", "rubbish", "version"]
+)
+def test_a_lost_damaged_or_other_map_is_made_again(shop: Shop, damage: bytes | None) -> None:
+    shop.titles("Cart")
+    path = map_file(shop.maps, shop.root)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    if damage is None:
+        with sqlite3.connect(path) as db:
+            db.execute("PRAGMA user_version = 99")
+        db.close()
+    else:
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        path.write_bytes(damage)
+    assert len(shop.titles("Cart")) == 2
+
+
+@pytest.mark.spec("MEM-3")
+def test_a_pass_that_runs_out_of_time_says_so_and_the_next_goes_on(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.maps.mkdir()
+    listed = [name for name in SHOP if name.endswith(".py")]
+    index = MapIndex(map_file(shop.maps, shop.root), shop.root)
+    try:
+        from agentcli.codemap import index as module
+        from agentcli.codemap.index import Changes
+
+        monkeypatch.setattr(module, "PASS_S", -1.0)
+        assert index.update(Changes(), listed) == 4
+        assert Graph(index).state().notes == ("4 files are not in the map yet: ask again for more",)
+        assert index.changes().unlisted
+        monkeypatch.setattr(module, "PASS_S", 40.0)
+        assert index.update(Changes(), listed) == 0
+        assert Graph(index).state().notes == ()
+    finally:
+        index.close()
+
+
+@pytest.mark.spec("MEM-3")
+def test_a_cancelled_pass_leaves_a_map_that_can_be_used(shop: Shop) -> None:
+    token = CancelToken()
+    token.cancel(CancelReason.USER)
+    found, _ = asyncio.run(shop.map.symbols("Cart", "", None, token))
+    assert found == []
+    assert len(shop.titles("Cart")) == 2
+
+
+def test_a_place_that_cannot_be_written_is_told(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "maps").write_text("a file")
+    with pytest.raises(MapFailed, match="cannot be used"):
+        shop.titles("Cart")
+
+
+@pytest.mark.spec("MEM-3")
+def test_ranks_sum_to_one_and_go_to_what_is_used() -> None:
+    ranks = pagerank([1, 2, 3], {(1, 3): 1.0, (2, 3): 2.0})
+    assert sum(ranks.values()) == pytest.approx(1.0)
+    assert ranks[3] > ranks[1] == pytest.approx(ranks[2])
+
+
+@pytest.mark.spec("MEM-3")
+def test_the_overview_has_first_what_others_use(shop: Shop) -> None:
+    assert shop.titles("")[0].startswith("shop/cart.py:")
