@@ -22,6 +22,7 @@ from agentcli.app.attachments import attach
 from agentcli.app.boundary import make_sandbox, policy_for, sandbox_banner
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
 from agentcli.app.listeners import EarlyImports, Listeners
+from agentcli.app.memory_start import project_memory
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
@@ -144,10 +145,9 @@ async def _build(
     extras: tuple[Plugins | None, SessionExtensions],
 ) -> Session:
     """All that a session consists of. What is ``Lazy`` is made of the parts when it is needed."""
-    store, loaded, opening_notices = opened
-    (approver, asker, long_wait), (plugins, extensions) = user, extras
-    info, seams = loaded.info, options.seams
-    resumed = store.created and bool(loaded.messages)
+    (store, loaded, opening_notices), (approver, asker, long_wait) = opened, user
+    plugins, extensions = extras
+    info, seams, resumed = loaded.info, options.seams, store.created and bool(loaded.messages)
     listeners = Listeners(info.id)
     EarlyImports(listeners)
 
@@ -216,6 +216,14 @@ async def _build(
         listeners,
         lambda: conversation.model.id,
     )
+    known, memory = await project_memory(
+        settings,
+        store,
+        (workspace, policy, toolbox),
+        (listeners, lambda: conversation.quotes),
+        lambda: parts.keeper() if parts.keeper else None,
+        resumed=resumed,
+    )
     later, docs, doc_notices = _instructions(settings, options.cwd)
     parts: SessionParts = SessionParts(
         store=given.messages,
@@ -227,7 +235,7 @@ async def _build(
             extensions.catalogue(chosen.model.context_tokens)
             if extensions.skills and READ_FILE in names
             else "",
-            about_servers,
+            "\n\n".join(filter(None, (known, about_servers))),
             options,
             info.created_at,
         ),
@@ -262,6 +270,7 @@ async def _build(
         agents=partial(_run_agents, Lazy(sub_agents)) if TASK in names else None,
         servers=servers,
         keeper=Lazy(keeper) if seams.store is None else None,
+        memory=memory,
         checks=_checks(settings, options, (workspace, sandbox), lambda: parts),
         codemap=Lazy(partial(_code_map, settings, workspace, info.id)),
         background=runs.runs if has_runs else None,

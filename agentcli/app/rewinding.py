@@ -22,6 +22,7 @@ from agentcli.domain.rewind import (
     RewindScope,
     Rewound,
 )
+from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen
 from agentcli.engine.conversation import Conversation
 from agentcli.store.sqlite import SqliteStore
@@ -112,7 +113,11 @@ def _refuse_foreign_places(conversation: Conversation, steps: Iterable[Path]) ->
     from agentcli.policy.judge import why_not_written
 
     place = CallPlace(conversation.parts.workspace, conversation.parts.policy)
+    memory = conversation.parts.memory.made if conversation.parts.memory is not None else None
+    ours = frozenset[Path]() if memory is None else frozenset(map(real_path, memory.written))
     for path in steps:
+        if path in ours:  # kept by this process, as the tool has written it (MEM-1)
+            continue
         if why := why_not_written(path, place):
             raise RewindRefused(
                 f"{path} is not written by going back: {why}",

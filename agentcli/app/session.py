@@ -57,6 +57,7 @@ from agentcli.store.sqlite import SqliteStore
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentcli.app.project_memory import SessionMemory
     from agentcli.domain.accounts import Ledger
     from agentcli.domain.background import Background, BackgroundTask
     from agentcli.domain.reports import ContextReport, Explanation
@@ -253,6 +254,14 @@ class Session:
         )
 
     @property
+    def project_memory(self) -> SessionMemory | None:
+        """What is known of the project; ``None`` where that is switched off (MEM-1)."""
+        from agentcli.app.project_memory import SessionMemory
+
+        made = None if self._parts.memory is None else self._parts.memory()
+        return made if isinstance(made, SessionMemory) else None
+
+    @property
     def active_runs(self) -> Sequence[BackgroundTask]:
         """The background runs that are under way."""
         made = None if self._parts.background is None else self._parts.background.made
@@ -404,6 +413,15 @@ class Session:
                 return False
             self._conversation.history = (await self._store.load()).history()
             return True
+
+    @contextmanager
+    def quoting(self) -> Iterator[None]:
+        """What is said meanwhile are a file's words and not the user's (MEM-2)."""
+        self._conversation.quotes = True
+        try:
+            yield
+        finally:
+            self._conversation.quotes = False
 
     @contextmanager
     def _busy(self, token: CancelToken | None) -> Iterator[CancelToken]:

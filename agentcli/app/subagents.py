@@ -81,6 +81,7 @@ WITHHELD = frozenset(
         "task_output",
         "task_cancel",
         "list_tasks",
+        "project_memory",
     }
 )
 

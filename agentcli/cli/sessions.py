@@ -288,7 +288,7 @@ def reindex(_options: EmptyOptions) -> int:
 
 
 def search(options: SearchOptions) -> int:
-    """Find text in all sessions."""
+    """Find text in all sessions, and in what is known of projects."""
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
     files = session_files()
@@ -296,12 +296,24 @@ def search(options: SearchOptions) -> int:
     hits = wait(files.search(text, 50 if limit is None else limit, _say_progress))
     if files.catalogue.losses:
         write_error_line("the index over all sessions was damaged: it has been built again")
+    from agentcli.app.memory_start import find_in_memory
+
+    known = find_in_memory(Paths.from_env(os.environ).memory_dir, text, limit or 50)
     if as_json:
-        print_json([{"id": hit.session_id, "seq": hit.seq, "excerpt": hit.excerpt} for hit in hits])
+        facts = [
+            {"id": None, "seq": None, "excerpt": fact, "memory": project, "confirmed": holds}
+            for project, fact, holds in known
+        ]
+        found = [{"id": hit.session_id, "seq": hit.seq, "excerpt": hit.excerpt} for hit in hits]
+        print_json([*facts, *found])
     else:
-        rows = [(hit.session_id, str(hit.seq), hit.excerpt) for hit in hits]
+        rows = [
+            (f"memory of {project}", "" if holds else "unconfirmed", fact)
+            for project, fact, holds in known
+        ]
+        rows += [(hit.session_id, str(hit.seq), hit.excerpt) for hit in hits]
         print_table(("ID", "MESSAGE", "TEXT"), rows)
-    return 0 if hits else 1
+    return 0 if hits or known else 1
 
 
 def _say_progress(done: int, total: int) -> None:

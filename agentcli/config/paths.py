@@ -68,6 +68,8 @@ class Paths:
     """One SQLite file per session."""
     catalogue_file = _OwnFile("data_dir", "catalogue.db")
     """The index over all sessions; can be rebuilt."""
+    memory_dir = _OwnFile("data_dir", "memory")
+    """What is known of projects (MEM-1)."""
     journals_dir = _OwnFile("data_dir", "changes")
     """Notes of changes to files that are under way; empty when none is."""
     maps_dir = _OwnFile("data_dir", "maps")

@@ -168,6 +168,9 @@ KEYS: Mapping[str, Key] = {
         ("auto", "off"),
         shared=True,
     ),
+    "memory": Key(
+        KeyKind.FLAG, "Sessions know what earlier ones of the project were told", default=True
+    ),
     "models_url": Key(
         KeyKind.URL,
         "Where `agent models --refresh` fetches windows and prices from, in the form of models.dev",
@@ -256,6 +259,7 @@ class Settings:
     search_url: str | None
     search_api_key_env: str | None
     checks: str
+    memory: bool
     models_url: str
     plugins: tuple[str, ...]
     own_checks: tuple[CheckConfig, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from dataclasses import fields as fields_of
 from enum import StrEnum
@@ -336,6 +336,29 @@ class EditChecks(Protocol):
         """
 
 
+@frozen
+class MemoryChange:
+    """What has become of a fact: what the model is ``told``; for the user a ``diff`` and a line."""
+
+    told: str
+    diff: str = ""
+    summary: str = ""
+
+
+class ProjectMemory(Protocol):
+    """What is known of a project beyond its sessions (MEM-1)."""
+
+    @property
+    def written(self) -> Collection[Path]:
+        """The files that this process may have changed, which ``/undo`` may put back."""
+
+    async def change(self, call_id: str, action: str, text: str, topic: str) -> MemoryChange:
+        """``remember``, ``correct`` or ``forget`` a fact, as far as the user has said it (MEM-2).
+
+        Raises ``AgentError`` and ``ValueError`` where nothing was changed.
+        """
+
+
 class BackgroundSwitch(Protocol):
     """Lets a running call go on as a background run when the user asks for it (UI-3)."""
 
@@ -395,6 +418,7 @@ class ToolContext:
     - ``search: WebSearch``: what searches the web (EXT-8)
     - ``editor: EditorFiles | None``: files as an editor has them open
     - ``servers: McpServers | None``: the MCP servers of the session (MCP-4)
+    - ``memory: ProjectMemory``: what is known of the project (MEM-1)
     - ``toolbox: ToolBox``: all of its tools
     - ``run: RunIdentity``: whose work it is (CTRL-9)
     - ``judged: tuple[Path, ...] | None``: the paths that the policy has judged, as ``paths`` told
@@ -432,6 +456,7 @@ _WITHOUT = {
     "ask": "Nobody can be asked in this run. Decide yourself, and say in your answer what you "
     "assumed.",
     "background": "There are no background runs here. Call the tool directly.",
+    "memory": "The project's memory is not written here. Say in your answer what should be kept.",
     "plans": "Nobody looks at plans in this run. Answer with the plan.",
 }
 

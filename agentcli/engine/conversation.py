@@ -32,7 +32,8 @@ class Conversation:
     """Its history, who answers, what its context holds, what the newest turn may spend and has.
 
     ``end_reason`` is why the session is closed, for hooks. ``unbalanced`` says why calls are
-    without results when even the repair could not be stored.
+    without results when even the repair could not be stored. ``quotes``: what is said now is the
+    text of a command or skill, not the user's own words.
     """
 
     parts: SessionParts
@@ -46,6 +47,7 @@ class Conversation:
     limits: TurnLimits = field(default_factory=TurnLimits)
     spent: Spending = field(default_factory=Spending)
     end_reason: str = "other"
+    quotes: bool = False
     context: Context = field(default_factory=Context)
     chain: TransformChain = field(default_factory=TransformChain)
     prefix: CachedPrefix = field(default_factory=CachedPrefix)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         EditorFiles,
         FileKeeper,
         McpServers,
+        ProjectMemory,
         WebSearch,
     )
     from agentcli.engine.background.moving import Moves
@@ -101,7 +102,8 @@ class SessionParts:
     files that a typed text names. ``sandbox`` limits what commands can do (SEC-7); ``background``
     runs what outlives a turn (BG-1), ``moves`` are the running calls of a chat that can go on
     there (UI-3); ``keeper`` remembers files before they are changed (TT-1), ``checks`` look at
-    them afterwards (EXT-6); ``codemap`` knows who uses what (MEM-3);
+    them afterwards (EXT-6); ``codemap`` knows who uses what (MEM-3), ``memory`` is what is known
+    of the project (MEM-1);
     ``reaper`` owns what was told to stop and has not stopped yet
     (CAN-10). ``servers`` are MCP servers (MCP-2). ``update_catalogue`` is called after each
     turn and may fail; ``on_close`` ends what
@@ -154,6 +156,7 @@ class SessionParts:
     keeper: Lazy[FileKeeper] | None = None
     checks: Lazy[EditChecks] | None = None
     codemap: Lazy[CodeMap] | None = None
+    memory: Lazy[ProjectMemory] | None = None
     update_catalogue: Callable[[], Awaitable[None]] | None = None
     on_close: Sequence[Callable[[], Awaitable[None]]] = ()
     moves: Moves | None = None
@@ -197,12 +200,11 @@ class SessionParts:
                 from agentcli.engine.gates import PlanTable
 
                 found = PlanTable(self.policy, self.approver, self.state, self.reaper)
-            case "background" if self.background is not None and not unattended:
-                found = self.background()
-            case "codemap" | "servers":
+            case "servers" | "codemap" | "background" | "memory":
                 lazy: Lazy[object] | None = getattr(self, name)
-                found = lazy() if lazy is not None else None
-            case "agents" | "plans" | "background" | "to_background":
+                withheld = unattended and name in {"background", "memory"}
+                found = None if lazy is None or withheld else lazy()
+            case "agents" | "plans" | "to_background":
                 pass
             case _:
                 raise TypeError(f"there is no port {name!r}: domain.tools.ToolContext lists them")

@@ -56,12 +56,14 @@ _ORDER = (
     "mcp_call",
     "symbols",
     "references",
+    "memory",
 )
 _NEAR = 3
 # seldom used: named where they are needed (a notebook that is read names its tool), and there when
 # they are called, but part of the prompt only where they were asked for by name (TOOL-14)
 _DEFERRED = frozenset(
-    {"edit_notebook", "web_search", "tool_search", "mcp_call", "symbols", "references"}
+    {"edit_notebook", "web_search", "kv_delete", "kv_list"}
+    | {"tool_search", "mcp_call", "symbols", "references"}
 )
 _WAYS = frozenset({"tool_search", "mcp_call"})  # to the others, not such themselves
 # what other programs call the same thing

@@ -129,7 +129,7 @@ def test_a_task_has_its_own_history_and_file_and_its_answer_is_the_result(
     assert info.id in result.text
     assert len(load(settings, info).messages) == 4
     background = {"spawn_background", "task_output", "task_cancel", "list_tasks"}
-    assert names(first) - names(child) == {"task", "ask_user"} | background
+    assert names(first) - names(child) == {"task", "ask_user", "memory"} | background
     assert "go" not in [str(m.get("content")) for m in child.body["messages"]]
     live = "".join(event.text for event in events if isinstance(event, ToolProgress))
     assert live == f"session {info.id}\nRead a.txt\n"

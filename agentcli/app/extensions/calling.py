@@ -174,7 +174,8 @@ async def in_force(session: Session, command: CustomCommand, arguments: str) -> 
                     session.notify(f"the model of /{command.name} cannot be used: {error}")
             if wanted in set(Effort):
                 session.set_effort(Effort(wanted))
-            yield
+            with session.quoting():
+                yield
         finally:
             session.set_effort(effort)
             if session.model.id != before:

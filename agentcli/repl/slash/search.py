@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 
 from agentcli.app.library import SearchHit
+from agentcli.app.memory_start import find_in_memory
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.session import SessionInfo
@@ -31,6 +33,12 @@ async def _run(chat: Chat, arguments: str) -> None:
     if hits is None:
         return
     found = await _by_session(chat, hits)
+    base = chat.user.settings.paths.memory_dir
+    known = await asyncio.to_thread(find_in_memory, base, arguments, SHOWN)
+    if known:
+        chat.show([chat.theme.paint("Project memory", BOLD), *map(_fact_line, known)])
+    if not found and known:
+        return
     if not found:
         chat.show([f"No session holds {clean_line(arguments)}."])
         return
@@ -44,6 +52,11 @@ async def _run(chat: Chat, arguments: str) -> None:
         facts = f"{wording.age(now - info.updated_at)}  {info.id}"
         lines += [f"{paint(title, BOLD)}  {paint(facts, DIM)}", *excerpts]
     chat.show([*lines, "Open one with /resume ID"])
+
+
+def _fact_line(known: tuple[str, str, bool]) -> str:
+    project, fact, is_confirmed = known
+    return f"  {clean_line(fact)}  {clean_line(project)}{'' if is_confirmed else ' (unconfirmed)'}"
 
 
 async def _open_one(chat: Chat, found: Sequence[tuple[SessionInfo, list[str]]]) -> None:
