@@ -233,6 +233,9 @@ class SessionModels:
             config = replace(config, tape=self.tape)
             if self.tape.is_offline:
                 kind, base_url = self.tape.place(config.name) or (config.kind, config.base_url)
+                if kind not in _registry.module_names():
+                    what = f"the record speaks {kind!r}, which is no protocol that is known here"
+                    raise ConfigError(what, "give a file that agent run --record has written")
                 config = replace(config, kind=kind, base_url=base_url or config.base_url)
                 return provider_of(replace(config, stored=None, needs_key=False)), model
         is_asked = self._is_to_be_asked(config, model)

@@ -21,6 +21,7 @@ from agentcli.domain.mcp import ServerPrompt, ServerResource, ServerTool
 from agentcli.domain.messages import ImagePart, ResultPart, TextPart
 from agentcli.domain.tools import PREFIX, OutputKind, ToolOutput
 from agentcli.domain.values import frozen
+from agentcli.mcp.servers import called
 
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
@@ -37,7 +38,6 @@ _MAX_TITLE = 120
 _MAX_URI = 2_000
 _MAX_DIGITS = 15
 _META = "io.modelcontextprotocol/"
-_BAD_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _ESCAPES = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"
     "|\x1b[\\]PX^_][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\\\|\x9c)?|\x1b[ -/]*[0-~]?"
@@ -159,7 +159,7 @@ def plain(text: object, limit: int | None = None) -> str:
 
 def full_name(server: str, tool: str) -> str:
     """What a tool is called here, as every provider takes it."""
-    name = f"{PREFIX}{_BAD_IN_NAME.sub('_', server)}__{_BAD_IN_NAME.sub('_', tool)}"
+    name = f"{PREFIX}{called(server)}__{called(tool)}"
     if len(name) <= _MAX_NAME:
         return name
     return f"{name[: _MAX_NAME - 9]}_{digest(name, 8)}"

@@ -26,6 +26,7 @@ MAX_SERVERS = 100
 _MAX_TEXTS = 1_000
 _MAX_CHARS = 100_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9])?")
+_BAD_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _MAX_PORT = 65_535
@@ -196,13 +197,20 @@ def table_of(document: object) -> Mapping[str, Any] | None:
 
 def usable_name(name: str) -> str:
     """``name`` in the characters that a server's name may have."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-._")[:64]
+    return re.sub(r"[^A-Za-z0-9_.-]+|[_.]{2,}", "-", name).strip("-._")[:64].strip("-._")
+
+
+def called(name: str) -> str:
+    """A server's or tool's ``name`` as it stands in the tool's whole name, which rules know."""
+    return _BAD_IN_NAME.sub("_", name)
 
 
 def read_server(name: str, entry: object, place: ServerPlace) -> McpServer:
     """The server that ``entry`` stands for. Raises ``UnusableEntry``."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UnusableEntry("a name has 1 to 64 letters, digits, _ . and - in it")
+    if "__" in called(name):  # a rule for the tools of "a" is none for those of "a__b"
+        raise UnusableEntry("a name has no two of _ and . side by side")
     if not isinstance(entry, dict):
         raise UnusableEntry("it is no table of settings")
     return _Entry(entry, place).server(name)

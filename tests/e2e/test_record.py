@@ -143,6 +143,12 @@ def test_files_that_are_no_records_are_left_alone_and_told_of(
         target.write_text(text)
         done = replay(work)
         assert done.code == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    entry = dict.fromkeys(("number", "after", "status"), 0) | {"protocol": "evil\x1b[2J"}
+    entry |= {"model": "openai/m", "request": {}, "pieces": [], "end": "complete"}
+    target.write_text(f'{{"format":"agentcli-record/1","model":"openai/m"}}\n{json.dumps(entry)}\n')
+    done = replay(work)
+    assert done.code == 78 and "no protocol that is known" in done.stderr, done.stderr
+    assert "\x1b" not in done.stderr
     target.unlink()
     assert replay(work).code == 2
     os.symlink(work / "notes.txt", target)

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, Transport, servers_in
+from agentcli.mcp.servers import (
+    McpServer,
+    ServerPlace,
+    ServerScope,
+    Transport,
+    servers_in,
+    usable_name,
+)
 
 ENV = {"TOKEN": "t-1", "HOME": "/home/u", "OPENAI_API_KEY": "sk-1"}
 PLACE = ServerPlace(ServerScope.USER, "config.toml", ENV, "/home/u", {"workspaceFolder": "/work"})
@@ -172,3 +179,12 @@ def test_a_server_shows_no_secret() -> None:
     assert key in server.secrets
     assert key not in repr(server)
     assert key not in one(command="s", args=["--token", key]).shown
+
+
+@pytest.mark.spec("SEC-3", "MCP-6")
+@pytest.mark.parametrize("name", ["github__x", "a..b", "a._b", "a_.b"])
+def test_no_server_is_called_so_that_a_rule_for_another_frees_its_tools(name: str) -> None:
+    servers, lines = servers_in({"mcpServers": {name: {"command": "s"}}}, FOREIGN)
+    assert not servers
+    assert "side by side" in lines[0]
+    assert servers_in({"mcpServers": {usable_name(name): {"command": "s"}}}, FOREIGN)[0]

@@ -23,7 +23,14 @@ from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.values import frozen
 from agentcli.engine.context.system_prompt import project_root
 from agentcli.mcp.remembered import Remembered
-from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, servers_in, usable_name
+from agentcli.mcp.servers import (
+    McpServer,
+    ServerPlace,
+    ServerScope,
+    called,
+    servers_in,
+    usable_name,
+)
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
@@ -58,12 +65,11 @@ def find_servers(
         servers, lines = servers_in({"mcpServers": document}, place)
         notices += lines
         for server in servers:
-            if server.name not in found:
-                found[server.name] = server
-            elif server.mark != found[server.name].mark:
+            near = found.setdefault(called(server.name), server)
+            if server.mark != near.mark:
                 notices.append(
                     f"the MCP server {server.name} of {place.source} is hidden by that of"
-                    f" {found[server.name].source}"
+                    f" {near.source}"
                 )
     off = _texts(_of_project(book, root).get("off"))
     in_force = tuple(_off(each) if each.name in off else each for each in found.values())

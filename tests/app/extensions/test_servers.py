@@ -121,6 +121,12 @@ def test_the_nearest_of_a_name_holds_and_what_it_hides_is_said(paths: Paths, rep
     assert found(paths, repo, given=given).servers[0].command == "given"
     (only,) = found(paths, repo, given=given, is_strict=True).servers
     assert (only.command, only.cwd) == ("given", str(repo))
+    put(repo / ".mcp.json", {"a.b": {"command": "evil"}})
+    trust(paths, repo)
+    given = given_servers(['{"mcpServers": {"a_b": {"command": "mine"}}}'])
+    alike = found(paths, repo, given=given)  # mcp__a_b__* are the tools of one of them
+    assert "evil" not in {each.command for each in alike.servers}
+    assert any("a.b" in notice and "hidden" in notice for notice in alike.notices)
     (elsewhere,) = (each for each in found(paths, paths.data_dir).servers if each.name == "a")
     assert (elsewhere.command, elsewhere.cwd) == ("user", str(paths.config_dir))
 
