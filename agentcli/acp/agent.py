@@ -258,7 +258,7 @@ class EditorAgent:
         asking.session_id = session.id
         asking.interrupt = session.interrupt
         asking.notify = session.notify
-        send = partial(self._tell, session.id)
+        asking.tell = send = partial(self._tell, session.id)
         terminals = self._offers("_meta", "terminal_output")
         lines = (*notices, *session.notices)
         updates = SessionUpdates(session, send, lines, has_terminals=terminals)

@@ -121,7 +121,7 @@ class EditorSession:
         self._prompts: list[_Waiting] = []
         self._turns = asyncio.Lock()
         self._terminal: TerminalEvent | None = None
-        self._last_stop = "end_turn"
+        self._last: str | RpcError = "end_turn"
         self._next_model: str | None = None
         self._told_mode = session.mode
         self._told_model = session.model.id
@@ -156,9 +156,18 @@ class EditorSession:
                     await self.session.drop_queued(waiting.row)
                 return CANCELLED
             if waiting.row is not None and waiting.row not in self._queued():
-                return self._last_stop  # the turn that has just ended took it up
-            self._last_stop = await self._turn(waiting, content)
-            return self._last_stop
+                return self._ended()  # the turn that has just ended took it up
+            try:
+                self._last = await self._turn(waiting, content)
+            except RpcError as error:
+                self._last = error
+            return self._ended()
+
+    def _ended(self) -> str:
+        """How the last turn ended, for each of its prompts."""
+        if isinstance(self._last, RpcError):
+            raise RpcError(self._last.code, self._last.message)
+        return self._last
 
     async def _steer(self, waiting: _Waiting, content: PromptContent) -> None:
         """Let plain words reach the turn that runs, unless something else has to come first."""
@@ -352,6 +361,7 @@ class Asking:
     session_id: str = ""
     interrupt: Callable[[], object] = bool
     notify: Callable[[str], object] = bool
+    tell: Callable[[Json], object] = bool
 
 
 class ClientApprover:
@@ -361,7 +371,23 @@ class ClientApprover:
         self._asking = asking
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """The answer: yes, yes for more than this call, or no."""
+        """The answer: yes, yes for more than this call, or no.
+
+        A call of a sub-agent is told of here alone, so its end is, too.
+        """
+        if not request.within:
+            return await self._ask(request)
+        end = {"sessionUpdate": "tool_call_update", "toolCallId": _id_of(request)}
+        status = "failed"
+        try:
+            answer = await self._ask(request)
+            if answer.verdict in {Verdict.ONCE, Verdict.SESSION, Verdict.AUTO}:
+                status = "completed"
+        finally:
+            self._asking.tell({**end, "status": status})
+        return answer
+
+    async def _ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         choices = _choices(request)
         params = {
             "sessionId": self._asking.session_id,
@@ -430,6 +456,11 @@ def _choices(request: ApprovalRequest) -> dict[str, _Choice]:
     return found
 
 
+def _id_of(request: ApprovalRequest) -> str:
+    """The call's id; that of a sub-agent's call might be one of the session's, too."""
+    return f"{request.within}/{request.call.id}" if request.within else request.call.id
+
+
 def _asked(request: ApprovalRequest, cwd: Path) -> Json:
     """The call as it is: what would run or change, and why it asks."""
     call = request.call
@@ -449,7 +480,7 @@ def _asked(request: ApprovalRequest, cwd: Path) -> Json:
     if request.reason and not request.is_plan:
         content.append(text_content(f"Why it asks: {reveal(one_line(request.reason))}"))
     asked: Json = {
-        "toolCallId": call.id,
+        "toolCallId": _id_of(request),
         "title": "Carry out this plan?" if request.is_plan else title_of(request.summary, call),
         "kind": tool_kind(call.name),
         "status": "pending",

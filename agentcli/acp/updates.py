@@ -116,6 +116,7 @@ class _Printed:
         self.call = call
         self.tail = ""
         self.news = ""
+        self.is_shown = False
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -304,6 +305,7 @@ class SessionUpdates:
         news, printed.news = clean_text(printed.news), ""
         if not news:
             return
+        printed.is_shown = True
         if self._shows_terminal(printed.call):
             self._update(call_id, _meta={"terminal_output": {"terminal_id": call_id, "data": news}})
             return
@@ -337,7 +339,7 @@ class SessionUpdates:
     def _end_terminal(self, event: ToolFinished) -> None:
         call_id = event.call.id
         printed = self._running[call_id]
-        if not (printed.tail or printed.news):
+        if not (printed.is_shown or printed.news):
             printed.news = event.result.text
         self._flush(call_id)
         code = 0 if event.result.status is ResultStatus.OK else 1

@@ -37,6 +37,8 @@ from agentcli.rpc.messages import (
     OverlongLine,
     RequestId,
     RpcError,
+    TooMuch,
+    beginning_of,
     decode,
     encode,
     error_of,
@@ -344,7 +346,7 @@ class Connection:
 
     async def _take_line(self, line: bytes | OverlongLine, tasks: asyncio.TaskGroup) -> None:
         if isinstance(line, OverlongLine):
-            self._take_overlong(line)
+            self._take_lost(line.head, TooMuch(f"more than {MAX_MESSAGE_BYTES:,} bytes"))
             return
         try:
             if len(line) > _THREAD_BYTES:
@@ -355,16 +357,23 @@ class Connection:
             batch = message if isinstance(message, list) and not self._strict else [message]
             for each in batch:
                 self._take(each, tasks)
+        except TooMuch as error:
+            self._take_lost(line, error)
         except MalformedMessage as error:
             self._refuse(error)
 
-    def _take_overlong(self, line: OverlongLine) -> None:
-        problem = f"a message of more than {MAX_MESSAGE_BYTES:,} bytes"
-        self._refuse(MalformedMessage(problem))
-        named = self._pending.get(line.answers) if line.answers is not None else None
-        for answer in (named,) if named is not None else tuple(self._pending.values()):
-            if not answer.done():
-                answer.set_exception(RpcError(PARSE_ERROR, f"the answer was lost: {problem}"))
+    def _take_lost(self, line: bytes, error: TooMuch) -> None:
+        """Whoever waits for it is told, as far as its beginning says who that is."""
+        number, asks = beginning_of(line)
+        if asks and number is not None and number not in self._answering:
+            told = {"code": INVALID_REQUEST, "message": f"the request is too large: {error}"}
+            self._put_now(encode({"id": number, "error": told}))
+            return
+        self._refuse(error)
+        if not asks:
+            lost = (number,) if type(number) is int else tuple(self._pending)
+            for each in lost:
+                self.fail(each, RpcError(PARSE_ERROR, f"the answer was lost: {error}"))
 
     def _refuse(self, error: MalformedMessage) -> None:
         log.debug("not a message: %s", error)

@@ -31,7 +31,8 @@ INTERNAL_ERROR = -32603
 REQUEST_CANCELLED = -32800
 
 RequestId = int | str
-_ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18})(?=\s*[,}])')
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?|[{}\[\]]')
+_ID = re.compile(rb'\s*(-?\d{1,18}|"[^"\\]{1,200}")(?=\s*[,}])')
 
 
 class RpcError(Exception):
@@ -52,17 +53,30 @@ class MalformedMessage(Exception):
         self.code = code
 
 
+class TooMuch(MalformedMessage):
+    """It is a message beyond our bounds; somebody may wait for it."""
+
+
 @frozen
 class OverlongLine:
     """Stands for a line of more than ``MAX_MESSAGE_BYTES``; ``head`` is how it began."""
 
     head: bytes
 
-    @property
-    def answers(self) -> int | None:
-        """The id of the request that it seems to answer."""
-        found = _ID.search(self.head)
-        return int(found[1]) if found else None
+
+def beginning_of(line: bytes) -> tuple[RequestId | None, bool]:
+    """The id of a message that is not read, and whether it asks; as far as its head says so."""
+    depth, number, asks = 0, None, False
+    for token in _TOKEN.finditer(line[:_HEAD_BYTES]):
+        if token[0] in b"{[":
+            depth += 1
+        elif token[0] in b"}]":
+            depth -= 1
+        elif depth == 1 and token[1]:
+            asks = asks or token[0].startswith(b'"method"')
+            if token[0].startswith(b'"id"') and (found := _ID.match(line, token.end())):
+                number = json.loads(found[1].decode("utf-8", "replace"))
+    return number, asks
 
 
 def encode(message: dict[str, Any]) -> bytes:
@@ -75,16 +89,16 @@ def encode(message: dict[str, Any]) -> bytes:
 def decode(line: bytes) -> Any:
     """The JSON value of ``line``; raises ``MalformedMessage``."""
     if len(line) > MAX_MESSAGE_BYTES:
-        raise MalformedMessage(f"more than {MAX_MESSAGE_BYTES:,} bytes")
+        raise TooMuch(f"more than {MAX_MESSAGE_BYTES:,} bytes")
     opened = line.count(b"[") + line.count(b"{")
     if opened + line.count(b",") > MAX_VALUES:
-        raise MalformedMessage(f"more than {MAX_VALUES:,} values")
+        raise TooMuch(f"more than {MAX_VALUES:,} values")
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         raise MalformedMessage("not JSON") from None
     if opened > MAX_DEPTH and _is_deep(value):
-        raise MalformedMessage(f"nested more than {MAX_DEPTH} deep")
+        raise TooMuch(f"nested more than {MAX_DEPTH} deep")
     return value
 
 

@@ -270,6 +270,27 @@ def test_a_line_that_is_too_long_fails_the_request_that_it_answers_and_no_other(
     talk(scene)
 
 
+@pytest.mark.parametrize("number", [1, 70, "seventy"])
+def test_a_request_that_is_too_large_is_answered_and_no_request_of_ours_fails(
+    number: int | str,
+) -> None:
+    async def scene(connection: Connection, peer: Peer) -> None:
+        asking = asyncio.create_task(connection.request("ask"))
+        await peer.sent.get()
+        head = {"jsonrpc": "2.0", "id": number, "method": "x", "params": {"id": 1, "result": "a"}}
+        peer.says(OverlongLine(json.dumps(head).encode()[:-3]))
+        answer = await peer.sent.get()
+        assert answer["id"] == number and "too large" in answer["error"]["message"]
+        deep = b'{"jsonrpc":"2.0","id":8,"method":"x","params":' + b"[" * 300 + b"]" * 300 + b"}"
+        peer.says(deep)
+        assert (await peer.sent.get())["id"] == 8
+        peer.says(OverlongLine(b'{"jsonrpc":"2.0","id":44,"result":"late'))
+        peer.says({"id": 1, "result": "fine"})
+        assert await asking == "fine"
+
+    talk(scene)
+
+
 def test_a_strict_connection_says_what_is_wrong_and_another_ignores_it() -> None:
     wrong: list[object] = [b"hello", [], [{"id": 1, "method": "x"}], 7, {"id": 1}, {"jsonrpc": 2}]
     wrong += [{"id": None, "method": "x"}, {"id": True, "method": "x"}, OverlongLine(b"")]
