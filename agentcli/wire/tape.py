@@ -15,6 +15,7 @@ import base64
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -33,6 +34,7 @@ MAX_BYTES = 64 * 1024 * 1024
 _KEPT_HEADERS = frozenset({"content-type", "retry-after", "retry-after-ms"})
 _CONVERSATION = ("messages", "input", "contents")
 _NOT_SAID = frozenset({"system", "developer"})
+_ENDS = ("complete", "left", "refused", "failed")
 _SHOWN = 60
 _DATA = b"data:"
 
@@ -167,24 +169,23 @@ class Served:
         """The recorded reply; nothing is sent. Raises as then, ``ConfigError`` for another one."""
         del model
         await sent.aclose()
-        entry = self._next(place[0], self._redact(json.loads(body)))
+        try:
+            entry = self._next(place[0], self._redact(json.loads(body)))
+        except RecursionError:
+            what = "--replay: a request is nested too deeply to be compared"
+            raise ConfigError(what, "record again") from None
         pieces = [_bytes_of(piece) for piece in entry["pieces"]]
-        end = entry.get("end")
+        end = entry["end"]
         if end == "refused":
-            headers = {str(k): str(v) for k, v in (entry.get("headers") or {}).items()}
-            raise Refusal(int(entry["status"]), headers, b"".join(pieces))
+            raise Refusal(entry["status"], _headers(entry), b"".join(pieces))
         for piece in pieces:
             await asyncio.sleep(0)
             yield piece
         if end == "failed":
-            known = entry["error"]
-            raise ProviderError(
-                str(known["message"]),
-                str(known["advice"]),
-                kind=ErrorKind(known["kind"]),
-                retryable=bool(known["retryable"]),
-                streaming=bool(known["streaming"]),
-            )
+            raise _failure(entry["error"])
+        if end == "left":
+            what = "--replay: the recorded run was cancelled within this reply, and ends here"
+            raise ConfigError(what, "record a run that is not cancelled to see more")
 
     def _next(self, kind: str, body: Any) -> Mapping[str, Any]:
         """The entry for a request, marked as used."""
@@ -260,9 +261,12 @@ class TapedClient(HttpClient):
 
 
 def _make(path: Path) -> None:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(path, flags, 0o600)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a device keeps its permissions
+            os.close(descriptor)
+            raise UsageError(f"--record: {path} is no plain file", "name another file")
         with os.fdopen(descriptor, "r+b") as file:
             head = file.read(len(FORMAT) + 64)
             if head and f'"format":"{FORMAT}"'.encode() not in head:
@@ -292,7 +296,7 @@ def _read(path: Path) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         for number, line in enumerate(whole.split(b"\n")[:-1], 1):
             found.append(json.loads(line))
             _check(found[-1], is_head=number == 1)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise UsageError(
             f"--replay: {path}: line {number} is no part of a record", advice
         ) from None
@@ -303,18 +307,37 @@ def _read(path: Path) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
 
 
 def _check(value: Any, *, is_head: bool) -> None:
-    """Raises ``ValueError``, ``TypeError`` or ``KeyError``."""
+    """Raises what a wrong value raises where it is used, and ``ValueError``."""
     if is_head:
         if value["format"] != FORMAT:
             raise ValueError
         return
-    int(value["number"]), int(value["after"]), int(value["status"])
+    int(value["number"]), int(value["after"])
     if not isinstance(value["request"], dict) or not isinstance(value["protocol"], str):
         raise TypeError
+    if not isinstance(value["pieces"], list) or value["end"] not in _ENDS:
+        raise TypeError
+    if value["status"] not in range(100, 600):
+        raise ValueError
     for piece in value["pieces"]:
         _bytes_of(piece)
+    _headers(value)
     if value["end"] == "failed":
-        ErrorKind(value["error"]["kind"])
+        _failure(value["error"])
+
+
+def _headers(entry: Mapping[str, Any]) -> Mapping[str, str]:
+    return {str(name): str(value) for name, value in (entry.get("headers") or {}).items()}
+
+
+def _failure(known: Mapping[str, Any]) -> ProviderError:
+    return ProviderError(
+        str(known["message"]),
+        str(known["advice"]),
+        kind=ErrorKind(known["kind"]),
+        retryable=bool(known["retryable"]),
+        streaming=bool(known["streaming"]),
+    )
 
 
 def _address(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.domain.errors import ConfigError
+from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.wire import tape
 from agentcli.wire.tape import Recorder, Served
 
@@ -180,3 +181,66 @@ def test_of_a_killed_recording_what_is_whole_is_served(played: Played) -> None:
         return await taken(played.served(), body("one"), never())
 
     assert asyncio.run(work()) == [b"re:", body("one")]
+
+
+@pytest.mark.spec("TT-4", "SEC-13")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '"number": 1e999',
+        '"status": 1e300',
+        '"status": "200"',
+        '"end": "failed", "error": {"kind": "network"}',
+        '"end": "refused", "headers": [1]',
+        '"end": ["x"]',
+        '"pieces": {"a": 1}',
+    ],
+)
+def test_a_hostile_record_is_one_line(played: Played, wrong: str) -> None:
+    asyncio.run(keep(played.recorder(), body("hello")))
+    head, entry = played.path.read_text().splitlines()
+    played.path.write_text(f"{head}\n{entry[:-1]},{wrong}}}\n")
+    with pytest.raises(UsageError, match="line 2 is no part of a record"):
+        played.served()
+
+
+@pytest.mark.spec("TT-4", "SEC-13")
+def test_a_record_that_is_nested_too_deeply_is_one_line(played: Played) -> None:
+    asyncio.run(keep(played.recorder(), body("hello")))
+    head, entry = played.path.read_text().splitlines()
+    deep = "[" * 400 + "]" * 400
+    played.path.write_text(f'{head}\n{entry[:-1]},"request":{{"messages":{deep}}}}}\n')
+
+    async def ask(depth: int) -> None:
+        if depth:
+            await ask(depth - 1)
+        else:
+            await taken(played.served(), body("hello"), never())
+
+    with pytest.raises(ConfigError, match=r"differs|nested too deeply"):
+        asyncio.run(ask(100))
+
+
+@pytest.mark.spec("TT-4", "SEC-9")
+def test_a_pipe_or_a_device_is_no_place_for_a_record(played: Played) -> None:
+    os.mkfifo(played.path, 0o644)
+    with pytest.raises(UsageError, match="no plain file"):
+        played.recorder()
+    assert played.path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.spec("TT-4", "CTRL-1")
+def test_a_reply_within_which_the_run_was_cancelled_says_so_when_it_is_served(
+    played: Played,
+) -> None:
+    async def work() -> list[bytes]:
+        found = played.recorder().exchange(PLACE, "p/m", body("hi"), reply(b"half", b"rest"))
+        assert await anext(found) == b"half"
+        await found.aclose()
+        got = []
+        with pytest.raises(ConfigError, match="was cancelled within this reply"):
+            async for piece in played.served().exchange(PLACE, "p/m", body("hi"), never()):
+                got.append(piece)
+        return got
+
+    assert asyncio.run(work()) == [b"half"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import os
 import stat
 from collections import Counter
@@ -130,10 +131,16 @@ def parsed(data: bytes | str) -> Any:
     """``data`` as a JSON value; ``None`` where it is none, or too deep."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace").lstrip("\ufeff")
     try:
-        value = json.loads(text, parse_constant=lambda name: name)
+        value = json.loads(text, parse_constant=str, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
     return value if _is_shallow(value) else None
+
+
+def _finite(text: str) -> float | str:
+    """A number; what is too large for one stays a text: no provider takes ``Infinity`` (HIS-8)."""
+    number = float(text)
+    return number if math.isfinite(number) else text
 
 
 def _is_shallow(value: Any) -> bool:

@@ -414,7 +414,11 @@ def test_deep_arguments_numbers_without_end_and_broken_pictures_are_left_out(
         reply("a1", "u1", 2, "m1", use("t1", "X", deep=deep)),
         reply("a2", "u1", 3, "m2", use("t2", "X", big=10**400, nan=float("nan"))),
     ]
-    done = bring(importer, jsonl(records))
+    records.append(reply("a3", "a2", 4, "m3", use("t3", "X", huge="HUGE")))
+    done = bring(importer, jsonl(records).replace(b'"HUGE"', b"1e999"))
     messages = sent(loaded(importer, done))
     assert messages[0].text == "a\n[attachment left out: image/png]"  # type: ignore[union-attr]
     assert done.left_out["unreadable line"] == 1
+    calls = [each for m in messages if isinstance(m, AssistantMessage) for each in m.tool_calls]
+    assert calls[-1].arguments == {"huge": "1e999"}
+    json.dumps([dict(call.arguments) for call in calls], allow_nan=False)
