@@ -32,7 +32,7 @@ class ReplayOptions(OptionSet):
 
 
 def replay(options: ReplayOptions) -> int:
-    """Play it; 130 when the user has ended it."""
+    """Play it; 130 when the user has ended it, 128 and its number when a signal has."""
     from agentcli.repl.playing import Player, ended_line, scenes
     from agentcli.store.files import ledger_of, read_session
     from agentcli.ui.theme import theme_for
@@ -47,12 +47,12 @@ def replay(options: ReplayOptions) -> int:
     theme = theme_for(sys.stdout, os.environ)
     player = Player(theme, speed, steps=options.step, folds=not options.thinking)
     try:
-        is_whole = asyncio.run(player.play(scenes(session, ledger_of(path))))
+        asyncio.run(player.play(scenes(session, ledger_of(path))))
     except KeyboardInterrupt:
-        is_whole = False
-    if is_whole and is_watched and (speed or options.step):
+        return 130
+    if not player.exit_code and is_watched and (speed or options.step):
         write_error_line(ended_line(session, theme))
-    return 0 if is_whole else 130
+    return player.exit_code
 
 
 def _speed(given: str | None, otherwise: float) -> float:

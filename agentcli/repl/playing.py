@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import termios
 import tty
@@ -43,6 +44,7 @@ _WAIT_BEFORE_PROMPT_S = 1.0
 _PIECE = 12
 _PIECE_S = 0.03
 _INTERRUPTED = "this turn did not end: the session was interrupted here"
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 KEYS = "Space pauses, Enter goes a step, + and - change the speed, q ends."
 
 
@@ -146,21 +148,26 @@ class Player:
         self._screen = Screen(sys.stdout, theme)
         self._view = TurnView(self._screen, folds=folds)
         self._keys: asyncio.Queue[str] = asyncio.Queue()
+        self.exit_code = 0
 
-    async def play(self, all_scenes: Iterator[Scene]) -> bool:
-        """Until the end or until the user has seen enough: then false."""
+    async def play(self, all_scenes: Iterator[Scene]) -> None:
+        """Until the end or until the user has seen enough; ``exit_code`` says which (CLI-6)."""
         has_keys = (self._speed > 0 or self._steps) and sys.stdin.isatty() and self._theme.live
-        with _keys(self._keys.put_nowait) if has_keys else _no_keys():
+        with _keys(self._keys.put_nowait, self._end) if has_keys else _no_keys():
             if has_keys:
                 self._screen.print_block([self._theme.paint(KEYS, DIM)])
             try:
                 for scene in all_scenes:
                     await self._show(scene)
             except SeenEnough:
-                return False
+                self.exit_code = self.exit_code or 128 + signal.SIGINT
             finally:
                 self._view.finish_replay()
-        return True
+
+    def _end(self, number: int) -> None:
+        """A signal says that it is over."""
+        self.exit_code = 128 + number
+        self._keys.put_nowait("q")
 
     async def _show(self, scene: Scene) -> None:
         if scene.events:
@@ -211,8 +218,11 @@ class Player:
 
 
 @contextmanager
-def _keys(heard: Callable[[str], None]) -> Iterator[None]:
-    """Keys one by one and unechoed until the block ends; Ctrl-C stays a signal."""
+def _keys(heard: Callable[[str], None], end: Callable[[int], None]) -> Iterator[None]:
+    """Keys one by one and unechoed until the block ends; Ctrl-C stays a signal.
+
+    ``end`` gets any other signal that would leave the terminal like that.
+    """
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     loop = asyncio.get_running_loop()
@@ -227,11 +237,15 @@ def _keys(heard: Callable[[str], None]) -> Iterator[None]:
 
     tty.setcbreak(descriptor, termios.TCSADRAIN)
     loop.add_reader(descriptor, ready)
+    for number in _ENDING:
+        loop.add_signal_handler(number, end, number)
     try:
         yield
     finally:
         loop.remove_reader(descriptor)
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -119,11 +120,12 @@ def test_steps_wait_for_a_key_and_q_ends_with_the_terminal_as_it_was(
     terminal.send("q")
     assert terminal.wait_exit() == 130
     assert terminal.restored and "Traceback" not in terminal.text()
-    again = replaying(session, "--step", cwd=tmp_path)
-    again.wait_for("q ends.")
-    again.key("ctrl-c")
-    assert again.wait_exit() == 130
-    assert again.restored and "Traceback" not in again.text()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        again = replaying(session, "--step", cwd=tmp_path)
+        again.wait_for("q ends.")
+        again.kill(number)
+        assert again.wait_exit() == 128 + number
+        assert again.restored and "Traceback" not in again.text()
 
 
 @pytest.mark.spec("TT-4")
