@@ -31,6 +31,7 @@ from agentcli.acp.session import (
 )
 from agentcli.acp.updates import SessionUpdates, iso_time
 from agentcli.app.library import SessionLibrary
+from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
 from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.domain.values import frozen
@@ -315,8 +316,9 @@ class EditorAgent:
         return {}
 
     async def _end(self, session_id: str) -> None:
+        """Close it, also when the request that asks for it is given up."""
         del self._asked[session_id]
-        await self._sessions.pop(session_id).aclose()
+        await uninterruptible(self._sessions.pop(session_id).aclose())
 
     # --- what is done in one ---------------------------------------------------------------------
 

@@ -179,6 +179,24 @@ def test_a_prompt_that_comes_while_a_turn_runs_steers_it_and_is_answered_with_it
     assert prompts(model_server) == ["first", "second"]
 
 
+@pytest.mark.spec("ACP-1", "CAN-9")
+def test_a_session_whose_close_is_given_up_is_closed_and_can_be_taken_up(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(say("cut here", stall_at="text"))
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        asked = editor.ask(session_id, "first")
+        model_server.wait_until_waiting()
+        editor.send(
+            {"id": "c", "method": "session/close", "params": {"sessionId": session_id}},
+            {"method": "$/cancel_request", "params": {"requestId": "c"}},
+        )
+        assert editor.response("c") and editor.response(asked)["result"]
+        editor.call("session/load", sessionId=session_id, cwd=str(tmp_path), mcpServers=[])
+        assert editor.leave() == 0
+
+
 @pytest.mark.spec("ACP-1", "CTRL-1")
 def test_a_prompt_that_steered_a_turn_which_fails_is_answered_with_its_error(
     model_server: ModelServer, tmp_path: Path

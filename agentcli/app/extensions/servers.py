@@ -211,7 +211,8 @@ def given_by_editor(listed: Sequence[Mapping[str, Any]]) -> GivenServers:
                     for each in said[key]
                     if isinstance(each, dict)
                 }
-        table[usable_name(str(entry.get("name", ""))) or f"server-{number}"] = said
+        name = usable_name(str(entry.get("name", ""))) or "server"
+        table[name if name not in table else f"{name}-{number}"] = said
     return EDITOR, table
 
 

@@ -192,6 +192,9 @@ def test_the_servers_that_an_editor_passes(paths: Paths, repo: Path) -> None:
     assert (files.name, files.env, files.cwd) == ("files-here", (("A", "b"),), str(repo))
     assert (api.url, api.headers) == ("https://h", (("X", "y"),))
     assert {each.scope for each in given.servers} == {ServerScope.CLIENT}
+    alike = [{"name": name, "command": "/bin/files"} for name in ("a b", "a-b", "a b")]
+    _, more = given_by_editor(alike)
+    assert list(more) == ["a-b", "a-b-2", "a-b-3"], "none takes the place of another"
 
 
 @pytest.mark.spec("MCP-1", "EXT-5")
