@@ -22,7 +22,10 @@ from agentcli.domain.values import frozen, mutable
 
 SUBAGENT = "subagent"
 COMPACTION = "compaction"
-_CONVERSATION = ("step", "partial")
+IMPORTED = "imported"
+REPLIES = frozenset({"step", IMPORTED})
+"""The requests that got a whole reply, here or in another program."""
+_CONVERSATION = REPLIES | {"partial"}
 # a prompt that grew by less or more than this, against the sizes, grew for other reasons, too
 _LEAST_SHARE, _MOST_TIMES, _SPARE_TOKENS = 8, 2, 64
 
@@ -47,7 +50,10 @@ class SentMessage:
 
 @frozen
 class UsageRow:
-    """What a provider reported of one request; ``before`` is the seq that its reply got."""
+    """What a provider reported of one request; ``before`` is the seq that its reply got.
+
+    It is 0 for the sum that is all that is known of an imported session.
+    """
 
     kind: str
     created_at: float
@@ -228,7 +234,7 @@ class _Prompts:
         self._written = {
             row.before: max(0, (row.usage.output_tokens or 0) - (row.usage.reasoning_tokens or 0))
             for row in ledger.rows
-            if row.kind == "step"
+            if row.kind in REPLIES
         }
         self._fixed: int | None = None  # the system prompt and the tools
         self._measured: dict[int, int] = {}
@@ -259,7 +265,7 @@ class _Prompts:
     ) -> Iterator[tuple[SentMessage, Share]]:
         """The results among ``sent`` with their parts of the request's tokens."""
         total = row.prompt_tokens
-        if row.kind == "step":
+        if row.kind in REPLIES:
             self._measure(sent, total)
         fixed = 0 if row.kind == COMPACTION else self._fixed or 0
         ends = list(accumulate((self._weight(each) for each in sent), initial=fixed))

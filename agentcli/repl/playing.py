@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from agentcli.app.past import Past
-from agentcli.domain.accounts import Ledger
+from agentcli.domain.accounts import REPLIES, Ledger
 from agentcli.domain.events import (
     AgentEvent,
     Cancelled,
@@ -64,7 +64,7 @@ def scenes(session: LoadedSession, ledger: Ledger) -> Iterator[Scene]:
     """The session in its order, what was taken back left out; each turn with its end."""
     shown = [stored for stored in session.messages if stored.hidden_by != stored.seq]
     past, notes, last = Past(call_words), list(session.notes), None
-    costs = {row.before: row.cost_usd for row in ledger.rows if row.kind == "step"}
+    costs = {row.before: row.cost_usd for row in ledger.rows if row.kind in REPLIES}
     turn = _Turn(costs)
     for at, stored in enumerate(shown):
         if turn.is_over_before(stored):

@@ -11,7 +11,7 @@ import sqlite3
 from bisect import bisect_right
 from typing import Any
 
-from agentcli.domain.accounts import Ledger, SentMessage, UsageRow
+from agentcli.domain.accounts import IMPORTED, Ledger, SentMessage, UsageRow
 from agentcli.domain.messages import Usage
 from agentcli.store.codec import from_column
 from agentcli.store.reads import SENT_ORDER
@@ -55,6 +55,8 @@ def _rows(db: sqlite3.Connection, times: list[tuple[float, int]]) -> tuple[Usage
     for kind, at, model, *tokens, cost, seq in reversed(db.execute(_USAGE).fetchall()):
         if isinstance(seq, int):
             before = place = seq
+        elif kind == IMPORTED:
+            place = 0
         else:
             there = times[: bisect_right(times, (_time(at), _NEVER))]
             place = min(before, max((each for _, each in there), default=0) + 1)

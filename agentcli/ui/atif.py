@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import Any
 
 from agentcli import __version__
-from agentcli.domain.accounts import Ledger, UsageRow
+from agentcli.domain.accounts import REPLIES, Ledger, UsageRow
 from agentcli.domain.messages import (
     AssistantMessage,
     DocumentPart,
@@ -30,7 +30,6 @@ from agentcli.ui.export import iso_time
 
 SCHEMA = "ATIF-v1.8"
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_REQUESTS = frozenset({"step", "imported"})
 
 
 @frozen
@@ -46,7 +45,7 @@ class SessionRecord:
 def export_atif(record: SessionRecord) -> dict[str, Any]:
     """The trajectory as JSON values. Texts may hold lone surrogates."""
     info = record.session.info
-    spent = {row.before: row for row in record.ledger.rows if row.kind in _REQUESTS}
+    spent = {row.before: row for row in record.ledger.rows if row.kind in REPLIES}
     results = {
         stored.message.call_id: stored.message
         for stored in record.session.messages
@@ -62,7 +61,7 @@ def export_atif(record: SessionRecord) -> dict[str, Any]:
     ]
     steps = steps or [{"source": "system", "message": "(nothing was said)"}]
     agents = [export_atif(agent) for agent in record.agents]
-    models = [row.model for row in record.ledger.rows if row.kind in _REQUESTS]
+    models = [row.model for row in record.ledger.rows if row.kind in REPLIES]
     about: dict[str, Any] = {"name": info.agent or "agentcli", "version": __version__}
     if model := info.model or (models[-1] if models else ""):
         about["model_name"] = model

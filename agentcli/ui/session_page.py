@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from agentcli.domain.accounts import CallCost, Ledger
+from agentcli.domain.accounts import REPLIES, CallCost, Ledger
 from agentcli.domain.messages import DocumentPart, ImagePart, TextPart, ThinkingPart
 from agentcli.domain.session import LoadedSession, Note
 from agentcli.ui import wording
@@ -98,7 +98,6 @@ box.addEventListener('input', () => {
   found.textContent = words.length ? `${count} of ${parts.length}` : '';
 });
 """
-_REQUESTS = frozenset({"step", "imported"})
 _TITLE_LENGTH = 80
 
 
@@ -150,7 +149,7 @@ class _Spending:
     """What each reply has cost, and all up to it."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._rows = {row.before: row for row in ledger.rows if row.kind in _REQUESTS}
+        self._rows = {row.before: row for row in ledger.rows if row.kind in REPLIES}
         self._totals: dict[int, float | None] = {}
         total: float | None = 0.0
         for row in ledger.rows:

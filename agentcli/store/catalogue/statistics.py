@@ -141,6 +141,7 @@ def statistics_of(
 def _read(db: sqlite3.Connection, since: float) -> _Read:
     info = _rows.read_info(db)
     turns = info.turns
+    since = max(since, info.origin.imported_at if info.origin is not None else 0.0)
     if since or (info.parent_id is not None and not info.agent):
         begun = max(since, info.created_at if info.parent_id is not None else 0.0)
         query = "SELECT count(*) FROM message WHERE role = 'user' AND created_at >= ?"
@@ -167,8 +168,8 @@ def _add(found: Statistics, read: _Read, seen: set[Any], since: float, model_of:
         by_day = found.by_day.setdefault(_day(row.created_at), Spent())
         for sums in (spent, found.total, by_model, by_day):
             sums.add(row.usage, row.cost_usd)
-    tools = [row for row in read.tools if row not in seen]
-    seen.update(tools)
+    tools = [row for row in read.tools if row[:3] not in seen]  # one may have ended otherwise
+    seen.update(row[:3] for row in tools)
     for _, name, started_at, finished_at in tools:
         use = found.by_tool.setdefault(from_column(name), ToolUse())
         use.calls += 1

@@ -63,6 +63,16 @@ def test_a_fork_counts_only_what_it_has_spent_itself(files: SessionFiles) -> Non
     assert found.total.requests == 4
 
 
+@pytest.mark.spec("TT-3", "COST-1")
+def test_a_fork_within_a_step_runs_no_call_of_its_own(files: SessionFiles) -> None:
+    original = make(files, "one")
+    calls = {name: use.calls for name, use in statistics_of(all_of(files)).by_tool.items()}
+    files.fork(original, at=2)
+    found = statistics_of(all_of(files))
+    assert {name: use.calls for name, use in found.by_tool.items()} == calls
+    assert (found.turns, found.total.requests) == (1, 2)
+
+
 @pytest.mark.spec("CLI-8", "COST-1")
 def test_what_a_sub_agent_spent_counts_in_its_own_session_only(files: SessionFiles) -> None:
     async def parent() -> None:

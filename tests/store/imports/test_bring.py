@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentcli.domain.accounts import call_costs
 from agentcli.domain.errors import UsageError
 from agentcli.domain.history import CRASHED_TEXT
 from agentcli.domain.messages import (
@@ -26,7 +27,8 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.engine.context.outgoing import check_request, prepare
-from agentcli.store.files import SessionFiles, read_session
+from agentcli.store.catalogue.statistics import statistics_of
+from agentcli.store.files import SessionFiles, ledger_of, read_session
 from agentcli.store.imports.bring import ImportedSession, Importer
 from agentcli.store.imports.draft import lawful
 from agentcli.store.repair.check import check
@@ -422,3 +424,34 @@ def test_deep_arguments_numbers_without_end_and_broken_pictures_are_left_out(
     calls = [each for m in messages if isinstance(m, AssistantMessage) for each in m.tool_calls]
     assert calls[-1].arguments == {"huge": "1e999"}
     json.dumps([dict(call.arguments) for call in calls], allow_nan=False)
+
+
+@pytest.mark.spec("COST-1", "CLI-8")
+def test_results_cost_what_they_cost_elsewhere_and_statistics_count_none_of_it(
+    importer: Importer,
+) -> None:
+    usage = {"input_tokens": 100, "output_tokens": 20}
+    later = {"input_tokens": 200, "cache_read_input_tokens": 120, "output_tokens": 5}
+    records = [
+        said("u1", None, 1, "hi"),
+        reply("a1", "u1", 2, "m1", use("t1", "Bash", command="ls")),
+        said("u2", "a1", 3, [result("t1", "words " * 200)]),
+        reply("a2", "u2", 4, "m2", text("done")),
+    ]
+    records[1]["message"]["usage"], records[3]["message"]["usage"] = usage, later
+    path = importer.files.path_of(bring(importer, jsonl(records)).id)
+    cost = call_costs(ledger_of(path), lambda _: None)["t1"].result
+    assert (cost.added_tokens, cost.unknown, cost.cost_usd) == (200, 1, None)
+    found = statistics_of([path])
+    assert (found.turns, found.total.requests, found.by_tool) == (0, 0, {})
+
+
+@pytest.mark.spec("COST-1", "CLI-8")
+def test_a_sum_of_an_imported_session_is_the_cost_of_no_reply(
+    importer: Importer, tmp_path: Path
+) -> None:
+    path = now(finished_session(tmp_path / "own"))
+    exported = export_json_text(read_session(path, hidden=True)).encode()
+    done = bring(importer, exported)
+    rows = ledger_of(importer.files.path_of(done.id)).rows
+    assert [(row.kind, row.before) for row in rows] == [("imported", 0)]
