@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.cli import agent_env
 from tests.support.model_server import ModelServer
+from tests.support.replies import call, say
 
 HEAVY = {"httpx", "pydantic", "prompt_toolkit", "aiosqlite", "rich", "pygments", "tomlkit"}
 # notes which modules are there when the first connection is made, and at the end
@@ -84,3 +85,24 @@ def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs
     }
     tools = {name for name in found if name.startswith("agentcli.tools.")}
     assert tools <= {"agentcli.tools._registry"}
+
+
+@pytest.mark.spec("MCP-2")
+def test_servers_of_a_session_are_imported_and_started_once_the_first_request_has_left(
+    tmp_path: Path,
+) -> None:
+    script = Path(__file__).parent / "support" / "mcp_hostile.py"
+    entry = {"command": sys.executable, "args": ["-S", str(script), "echo"]}
+    config = json.dumps({"mcpServers": {"one": entry, "two": entry}})
+    start = ("run", "hi", "--mcp-config", config)
+    with ModelServer([call("tool_search", {"query": "echo"}), say("a"), say("b")]) as server:
+        modules(tmp_path, "end", *start, env=agent_env(server))
+        (tmp_path / "modules-connect").unlink()
+        found = modules(tmp_path, "connect", *start, env=agent_env(server))
+        assert "- two: Tools: echo" in json.dumps(server.requests[-1].body["system"])
+        assert len(server.requests) == 3
+    brought = {name for name in found if {"mcp", "rpc"} & set(name.split("."))}
+    values = {"agentcli.domain.mcp", "agentcli.mcp.remembered", "agentcli.mcp.servers"}
+    assert brought <= values | {"agentcli.mcp"}
+    assert not found & {"agentcli.process.guard", "agentcli.process.run"}
+    assert "agentcli.extensions.commands" not in found

@@ -29,8 +29,8 @@ _PIECES = (TextChunk, ThinkingChunk, ToolProgress)
 CLIENT = "httpx"  # once it is loaded, the request leaves
 MODULES = ("pydantic", "agentcli.tools.bash", "agentcli.policy.judge", "tree_sitter_bash")
 LOOK_S = 0.01
-_QUIET_LOOKS = 3
-_MOST_LOOKS = 50
+QUIET_LOOKS = 3
+MOST_LOOKS = 50
 
 
 class Listeners:
@@ -85,9 +85,9 @@ class EarlyImports:
     def _look(self) -> None:
         self._looks += 1
         self._quiet += CLIENT in sys.modules
-        if self._quiet > _QUIET_LOOKS:
+        if self._quiet > QUIET_LOOKS:
             threading.Thread(target=self._import, name="imports", daemon=True).start()
-        elif self._looks < _MOST_LOOKS:
+        elif self._looks < MOST_LOOKS:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     def _import(self) -> None:

@@ -251,3 +251,9 @@ def _argument_names(head: Document) -> tuple[str, ...]:
     """What the file calls its arguments: ``arguments: [issue, branch]``, or with blanks."""
     given = " ".join(head.names("arguments") or ())
     return tuple(name for name in given.split() if name.isidentifier())
+
+
+def served_command(name: str, server: str, description: str, hint: str) -> CustomCommand:
+    """The command for a prompt that an MCP ``server`` has; no file holds it."""
+    place = ExtensionPlace(Path(), server)
+    return CustomCommand(name, Path(), place, Document(None, ""), description, hint)

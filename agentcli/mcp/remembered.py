@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentcli.domain.clean import digest
 from agentcli.domain.mcp import ServerPrompt, ServerTool
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from agentcli.mcp.servers import McpServer
 
 MAX_CHARS = 2_000_000
-_FORMAT = 2
+_FORMAT = 3
 _DESCRIPTION = 200
+_SHORT = "-short"
 log = logging.getLogger(__name__)
 
 
@@ -37,44 +38,74 @@ class KnownServer:
 
 
 @frozen
+class KnownBriefly:
+    """What a prompt says of a server: ``tools`` are names."""
+
+    protocol: str = ""
+    instructions: str = ""
+    tools: tuple[str, ...] = ()
+    prompts: tuple[ServerPrompt, ...] = ()
+
+
+T = TypeVar("T")
+
+
+@frozen
 class Remembered:
-    """Texts by key, in a place of ours."""
+    """Texts by key, in a place of ours: of each server all that it has, and a short one."""
 
     load: Callable[[str], str | None] = lambda _: None
     save: Callable[[str, str], None] = lambda *_: None
 
     def recall(self, server: McpServer) -> KnownServer:
         """What was kept of ``server`` as it is configured now."""
-        text = self.load(_key(server))
+        return self._read(server, "", _whole) or KnownServer()
+
+    def briefly(self, server: McpServer) -> KnownBriefly:
+        """The same in short, without reading the schemas and descriptions of its tools."""
+        return self._read(server, _SHORT, _brief) or KnownBriefly()
+
+    def _read(self, server: McpServer, part: str, made: Callable[[McpServer, Any], T]) -> T | None:
+        text = self.load(_key(server) + part)
         if text is None:
-            return KnownServer()
+            return None
         try:
-            kept = json.loads(text)
-            tools = [ServerTool(**row) for row in kept["tools"]]
-            prompts = [ServerPrompt(**row) for row in kept["prompts"]]
-            return KnownServer(
-                str(kept["protocol"]),
-                str(kept["version"]),
-                str(kept["instructions"]),
-                tuple(tool for tool in tools if server.offers(tool.name)),
-                tuple(prompts),
-            )
+            return made(server, json.loads(text))
         except (ValueError, TypeError, KeyError, RecursionError):
             log.warning("what is remembered of the MCP server %s is damaged", server.name)
-            return KnownServer()
+            return None
 
     def keep(self, server: McpServer, known: KnownServer) -> None:
         """Keep it, with the schemas of tools that are to be in the prompt. Blocks."""
-        kept = {
-            "protocol": known.protocol,
-            "version": known.version,
-            "instructions": known.instructions,
-            "tools": _rows(known.tools, whole=server.pinned),
-            "prompts": [_row(prompt) for prompt in known.prompts],
-        }
-        text = json.dumps(kept, ensure_ascii=False)
-        if len(text) <= MAX_CHARS and text != self.load(_key(server)):
-            self.save(_key(server), text)
+        said = {"protocol": known.protocol, "instructions": known.instructions}
+        prompts = [_row(prompt) for prompt in known.prompts]
+        tools = _rows(known.tools, whole=server.pinned)
+        names = [tool.name for tool in known.tools]
+        whole = {**said, "version": known.version, "tools": tools, "prompts": prompts}
+        for part, kept in ("", whole), (_SHORT, {**said, "tools": names, "prompts": prompts}):
+            text, key = json.dumps(kept, ensure_ascii=False), _key(server) + part
+            if len(text) <= MAX_CHARS and text != self.load(key):
+                self.save(key, text)
+
+
+def _whole(server: McpServer, kept: Any) -> KnownServer:
+    tools = [ServerTool(**row) for row in kept["tools"]]
+    return KnownServer(
+        str(kept["protocol"]),
+        str(kept["version"]),
+        str(kept["instructions"]),
+        tuple(tool for tool in tools if server.offers(tool.name)),
+        tuple(ServerPrompt(**row) for row in kept["prompts"]),
+    )
+
+
+def _brief(server: McpServer, kept: Any) -> KnownBriefly:
+    return KnownBriefly(
+        str(kept["protocol"]),
+        str(kept["instructions"]),
+        tuple(name for name in map(str, kept["tools"]) if server.offers(name)),
+        tuple(ServerPrompt(**row) for row in kept["prompts"]),
+    )
 
 
 def _rows(tools: Sequence[ServerTool], *, whole: bool) -> list[dict[str, Any]]:

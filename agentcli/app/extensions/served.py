@@ -9,18 +9,25 @@ because a server came or went (MCP-4).
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.extensions.servers import kept_by
-from agentcli.domain.events import AgentEvent, ProviderRequestPrepared
+from agentcli.app.listeners import CLIENT, LOOK_S, MOST_LOOKS, QUIET_LOOKS
+from agentcli.domain.events import (
+    AgentEvent,
+    AssistantRecorded,
+    CallForming,
+    ProviderRequestPrepared,
+    TextChunk,
+    ThinkingChunk,
+)
 from agentcli.domain.tools import PREFIX
 from agentcli.engine.parts import Lazy
-from agentcli.mcp.remembered import KnownServer, Remembered
-from agentcli.tools._server_tool import ServedTool
+from agentcli.mcp.remembered import KnownBriefly, Remembered
 
 if TYPE_CHECKING:
     from agentcli.config.paths import Paths
@@ -30,11 +37,11 @@ if TYPE_CHECKING:
     from agentcli.mcp.hub import ServerHub
     from agentcli.mcp.servers import McpServer
     from agentcli.tools._registry import Registry
+    from agentcli.tools._server_tool import ServedTool
 
-# the request is on its way by then
-START_DELAY_S = 0.05
 MAX_NAMES_CHARS = 2_000
 MAX_CATALOGUE_CHARS = 8_000
+_ANSWERS = (TextChunk, ThinkingChunk, CallForming, AssistantRecorded)
 WAYS = ("tool_search", "mcp_call")
 _HEAD = (
     "MCP servers (call their tools with mcp_call; tool_search tells what arguments they take; what"
@@ -56,9 +63,12 @@ class SessionServers:
         only: Sequence[str] | None = None,
     ) -> None:
         self._servers = [each for each in servers if each.enabled]
-        self._known = {each.name: kept.recall(each) for each in self._servers}
+        self._kept = kept
+        self._known = {each.name: kept.briefly(each) for each in self._servers}
         self._only = None if only is None or "mcp" in only else _patterns(only)
         self._timer: asyncio.TimerHandle | None = None
+        self._looks = self._quiet = 0
+        self._has_begun = False
         self.hub = Lazy(make)
 
     @property
@@ -78,16 +88,14 @@ class SessionServers:
 
     def commands(self) -> list[CustomCommand]:
         """Their prompts, as commands of the user's: ``/mcp__SERVER__PROMPT``."""
-        from agentcli.extensions.commands import CustomCommand
-        from agentcli.extensions.front_matter import Document
-        from agentcli.extensions.places import ExtensionPlace
+        if not any(known.prompts for known in self._known.values()):
+            return []
+        from agentcli.extensions.commands import served_command
 
         return [
-            CustomCommand(
+            served_command(
                 prompt.full_name.lower(),
-                Path(),
-                ExtensionPlace(Path(), each.name),
-                Document(None, ""),
+                each.name,
                 prompt.description,
                 " ".join(name if needed else f"[{name}]" for name, _, needed in prompt.arguments),
             )
@@ -97,8 +105,12 @@ class SessionServers:
 
     def pinned(self) -> list[ServedTool]:
         """The tools that stand in the prompt by their own names."""
-        servers = (each for each in self._servers if each.pinned)
-        tools = (tool for each in servers for tool in self._known[each.name].tools)
+        servers = [each for each in self._servers if each.pinned]
+        if not servers:
+            return []
+        from agentcli.tools._server_tool import ServedTool
+
+        tools = (tool for each in servers for tool in self._kept.recall(each).tools)
         return [ServedTool(tool) for tool in tools if self._may(tool.full_name)]
 
     # --- ServedTools -----------------------------------------------------------------------------
@@ -107,6 +119,8 @@ class SessionServers:
         """The tool of that whole name, if the session may use it."""
         if not name.startswith(PREFIX):
             return None
+        from agentcli.tools._server_tool import ServedTool
+
         tool = self.hub().tool(name)
         return ServedTool(tool) if tool is not None and self._may(tool.full_name) else None
 
@@ -121,13 +135,28 @@ class SessionServers:
     # --- their life ------------------------------------------------------------------------------
 
     def on_event(self, event: AgentEvent) -> None:
-        """Start them as soon as the first request is on its way."""
+        """Start them once the first request has left, at the latest when it is answered."""
         if self._timer is None and isinstance(event, ProviderRequestPrepared):
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(START_DELAY_S, lambda: self.hub().begin())
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        elif self._timer is not None and isinstance(event, _ANSWERS):
+            self._begin()
+
+    def _look(self) -> None:
+        self._looks += 1
+        self._quiet += CLIENT in sys.modules
+        if self._quiet > QUIET_LOOKS or self._looks >= MOST_LOOKS:
+            self._begin()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self.hub().begin()
 
     async def aclose(self) -> None:
         """End them. May be called again."""
+        self._has_begun = True  # or never will
         if self._timer is not None:
             self._timer.cancel()
         if self.hub.made is not None:
@@ -169,7 +198,7 @@ def _patterns(only: Sequence[str]) -> tuple[str, ...]:
     return (*named, *(f"{each}__*" for each in named))
 
 
-def _line(server: McpServer, known: KnownServer) -> str:
+def _line(server: McpServer, known: KnownBriefly) -> str:
     """What the prompt says of one server."""
     about = f" {known.instructions}" if known.instructions else ""
     if not known.tools:
@@ -177,11 +206,11 @@ def _line(server: McpServer, known: KnownServer) -> str:
             return f"- {server.name}:{about or ' it had no tools when it was last seen'}"
         return f"- {server.name}: its tools are not known yet; tool_search tells them"
     names, left = [], MAX_NAMES_CHARS
-    for tool in known.tools:
-        left -= len(tool.name) + 2
+    for name in known.tools:
+        left -= len(name) + 2
         if left < 0:
             break
-        names.append(tool.name)
+        names.append(name)
     more = len(known.tools) - len(names)
     rest = f" and {more} more" if more else ""
     return f"- {server.name}:{about} Tools: {', '.join(names)}{rest}"
