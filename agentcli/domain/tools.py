@@ -288,8 +288,11 @@ class McpServers(Protocol):
     ) -> Sequence[ResultPart]:
         """The text (and images) of a prompt. Raises ``McpError``."""
 
-    async def restart(self, server: str) -> None:
-        """Stop it and start it again; raises ``McpError`` when it does not come up."""
+    async def restart(self, server: str, cancel: CancelToken) -> None:
+        """Stop it and start it again; raises ``McpError`` when it does not come up.
+
+        Raises ``TurnCancelled`` once ``cancel`` is set: it goes on starting.
+        """
 
     async def aclose(self) -> None:
         """End all of them. May be called again."""

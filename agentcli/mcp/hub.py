@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
+from agentcli.domain.errors import TurnCancelled
 from agentcli.domain.mcp import (
     LoginRequired,
     McpError,
@@ -53,6 +54,7 @@ class _Link:
     resources: tuple[ServerResource, ...] = ()
     prompts: tuple[ServerPrompt, ...] = ()
     is_stale: bool = False
+    logins: int = 0
     client: McpClient | None = None
     error: McpError | None = None
     task: asyncio.Task[None] | None = None
@@ -67,6 +69,7 @@ class ServerHub:
         servers: Sequence[McpServer],
         setup: ClientSetup,
         remembered: Remembered | None = None,
+        log_in: Callable[[McpServer], Awaitable[bool]] | None = None,
     ) -> None:
         self._setup = ClientSetup(
             setup.place, setup.roots, setup.ask, setup.authorizer, self._changed
@@ -74,6 +77,9 @@ class ServerHub:
         self._remembered = remembered or Remembered()
         self._links = {each.name: _Link(each) for each in servers}
         self._gate = asyncio.Semaphore(STARTS_AT_ONCE)
+        self._log_in = log_in
+        self._login_lock = asyncio.Lock()
+        self._declined: set[str] = set()
         self._closed = False
         for link in self._links.values():
             if link.server.enabled:
@@ -221,7 +227,41 @@ class ServerHub:
         cancel: CancelToken,
         progress: Callable[[str], None] = lambda _: None,
     ) -> T | None:
-        """What ``ask`` gets from a live server; ``None`` once ``cancel`` is set."""
+        """What ``ask`` gets from a live server; ``None`` once ``cancel`` is set.
+
+        Where it needs a login and the user logs in, it is asked again (MCP-5).
+        """
+        logins = link.logins
+        try:
+            return await self._asked_now(link, ask, cancel, progress)
+        except LoginRequired:
+            if not await self._logged_in(link, logins, cancel):
+                if cancel.cancelled:
+                    return None
+                raise
+        return await self._asked_now(link, ask, cancel, progress)
+
+    async def _logged_in(self, link: _Link, before: int, cancel: CancelToken) -> bool:
+        """Whether the user has logged in since there were ``before`` logins; offers it once."""
+        name = link.server.name
+        if self._log_in is None:
+            return False
+        async with self._login_lock:
+            if link.logins == before and name not in self._declined:
+                if await _until(self._log_in(link.server), cancel):
+                    link.logins += 1
+                    await self._stop(link)
+                elif not cancel.cancelled:
+                    self._declined.add(name)
+        return link.logins != before
+
+    async def _asked_now(
+        self,
+        link: _Link,
+        ask: Callable[[McpClient], Awaitable[T]],
+        cancel: CancelToken,
+        progress: Callable[[str], None],
+    ) -> T | None:
         for attempt in range(2):
             client = await self._live(link, cancel, progress)
             if cancel.cancelled:
@@ -316,11 +356,16 @@ class ServerHub:
         if (link := self._links.get(server)) is not None and kind == "tools":
             link.is_stale = True
 
-    async def restart(self, server: str) -> None:
+    async def restart(self, server: str, cancel: CancelToken) -> None:
         """See ``McpServers``."""
         link = self._link(server)
         await self._stop(link)
-        await self._live(link, CancelToken(), lambda _: None)
+        try:
+            await self._live(link, cancel, lambda _: None)
+        except McpError:
+            if cancel.cancelled:
+                raise TurnCancelled from None
+            raise
 
     async def _stop(self, link: _Link) -> None:
         task = link.task

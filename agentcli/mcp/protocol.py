@@ -188,7 +188,7 @@ def tools_in(
         name = item.get("name")
         if not isinstance(name, str) or not name or len(name) > 2 * _MAX_NAME:
             continue
-        if plain(name) != name or name in names:
+        if plain(name) != name or not name.isprintable() or name in names:
             continue
         names.add(name)
         schema = item.get("inputSchema")
@@ -236,6 +236,8 @@ def parameters(schema: object) -> Mapping[str, Any]:
         return ANY
     if _NOT_AT_THE_ROOT & root.keys():
         root = {key: value for key, value in root.items() if key not in _NOT_AT_THE_ROOT}
+    if not isinstance(root.get("required", []), list):
+        del root["required"]
     try:
         text = plain(json.dumps(root, ensure_ascii=False))
         fits = len(text) <= MAX_SCHEMA_CHARS and isinstance(root.get("properties", {}), dict)

@@ -62,8 +62,9 @@ class ServedTool(Tool):
 
     def parse(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments as they are; raises ``InvalidArguments`` for those that are missing."""
-        required = self._tool.parameters.get("required")
-        names = [name for name in required if isinstance(name, str)] if required else []
+        given = self._tool.parameters.get("required")
+        required = given if isinstance(given, list) else ()
+        names = [name for name in required if isinstance(name, str)]
         missing = [ArgumentProblem(name, "is required") for name in names if name not in arguments]
         if missing:
             raise InvalidArguments(tuple(missing))

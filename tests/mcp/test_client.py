@@ -19,6 +19,7 @@ from agentcli.mcp.client import McpClient, answer_question, connected
 from agentcli.mcp.http import MIN_RETRY_S, _retry_s
 from agentcli.mcp.protocol import LEGACY, MODERN
 from agentcli.mcp.servers import McpServer
+from agentcli.tools._server_tool import ServedTool
 from agentcli.wire.sse import SseDecoder
 from tests.mcp.servers import SUPPORT, Answers, hostile, sdk_server, server, setup
 
@@ -125,7 +126,8 @@ def test_hostile_names_texts_and_schemas_come_in_clean(tmp_path: Path) -> None:
     async def scene(client: McpClient) -> None:
         tools = await client.tools()
         assert [tool.name for tool in tools] == [
-            *("bash", "loop", "list", "huge", "with.dots/and slash", "n" * 80)
+            *("bash", "loop", "list", "huge", "with.dots/and slash", "n" * 80),
+            "needs",
         ]
         assert tools[0].full_name == "mcp__odd__bash"
         assert tools[0].description == "red evil"
@@ -134,6 +136,7 @@ def test_hostile_names_texts_and_schemas_come_in_clean(tmp_path: Path) -> None:
         assert all(len(str(tool.parameters)) < 40_000 for tool in tools)
         assert tools[4].full_name == "mcp__odd__with_dots_and_slash"
         assert len(tools[5].full_name) == 64
+        assert ServedTool(tools[6]).parse({"a": 1}) == {"a": 1}
 
     with_client(hostile("odd"), tmp_path)(scene)
 

@@ -39,6 +39,7 @@ def tools() -> list[dict[str, Any]]:
             },
             {"name": "\x1b[2Jclear", "inputSchema": {}},
             {"name": "a" * 5000, "inputSchema": {}},
+            {"name": "two\nlines", "inputSchema": {}},
             {"name": "loop", "inputSchema": {"$ref": "#"}},
             {"name": "list", "inputSchema": [1]},
             {"name": "huge", "inputSchema": {"type": "object", "description": "x" * 200_000}},
@@ -48,6 +49,7 @@ def tools() -> list[dict[str, Any]]:
             "tool",
             None,
             {"name": "n" * 80, "inputSchema": {"type": "string"}},
+            {"name": "needs", "inputSchema": {"type": "object", "required": True}},
         ]
     return [TOOL]
 

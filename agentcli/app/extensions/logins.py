@@ -21,10 +21,12 @@ from agentcli.mcp.tokens import OAuthHeaders, read_login, write_login
 
 if TYPE_CHECKING:
     from agentcli.config.paths import Paths
+    from agentcli.domain.tools import Asker
     from agentcli.mcp.oauth import Login
     from agentcli.mcp.servers import McpServer
 
 
+LOG_IN, NOT_NOW, STOP = "Log in", "Not now", "Stop"
 _BROWSERS = ("xdg-open", "open", "wslview")
 
 
@@ -94,6 +96,31 @@ class ServerLogins:
         why = await asyncio.to_thread(self._keep, server, login)
         where = f"in a private file (keyring: {why})" if why else "in the keyring"
         return f"logged in to {server.name}; the login is kept {where}"
+
+    async def offer(self, server: McpServer, ask: Asker, outside: Path) -> bool:
+        """Offer the login to the user who waits for a call: whether they have logged in (MCP-5).
+
+        ``outside`` is where no browser is taken from. Raises ``McpError``, ``ConfigError``.
+        """
+        name = server.name
+        question = f"The MCP server {name} needs a login ({server.shown or server.url})."
+        if await ask.ask(question, (LOG_IN, NOT_NOW)) != LOG_IN:
+            return False
+
+        async def browse(url: str) -> str:
+            is_shown = await asyncio.to_thread(open_browser, url, self._env, outside)
+            where = "Go on in the browser" if is_shown else "Open this address in a browser"
+            question = (
+                f"{where} to log in to {name}; if its last page does not load, paste the"
+                f" address of that page here.\n{url}"
+            )
+            said = await ask.ask(question, (STOP,))
+            if said in {"", STOP}:
+                raise McpError(f"the login to {name} was stopped", f"run: agent mcp login {name}")
+            return said
+
+        await self.log_in(server, browse)
+        return True
 
     def _keep(self, server: McpServer, login: Login) -> str:
         with self._vault.locked(server.url):

@@ -53,7 +53,11 @@ def server_hub(
     place = StdioPlace(workspace.cwd, owner, sandbox)
     logins = ServerLogins(paths, os.environ, watch)
     setup = ClientSetup(place, (workspace.root, *workspace.extra), ask, logins.authorizer)
-    return ServerHub(servers, setup, kept_by(paths))
+
+    async def log_in(server: McpServer) -> bool:
+        return ask is not None and await logins.offer(server, ask, workspace.root)
+
+    return ServerHub(servers, setup, kept_by(paths), log_in)
 
 
 async def try_servers(

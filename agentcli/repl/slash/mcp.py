@@ -63,11 +63,11 @@ async def _do(chat: Chat, servers: UserServers, verb: str, name: str) -> None:
             return
         chat.show([clean_line(done)])
         if hub is not None and name in hub.names:
-            await chat.work(lambda _: hub.restart(name), f"starting {name}")
+            await chat.work(lambda token: hub.restart(name, token), f"starting {name}")
     elif hub is None or name not in hub.names:
         raise UsageError(f"{name} is not used in this session", f"/mcp on {name}, then /reload")
     else:
-        await chat.work(lambda _: hub.restart(name), f"starting {name}")
+        await chat.work(lambda token: hub.restart(name, token), f"starting {name}")
         facts = next(each for each in hub.facts() if each.name == name)
         chat.show([_line(chat, facts)])
 

@@ -1,0 +1,61 @@
+"""MCP servers in the chat: a login that is offered, a start that is waited for."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from tests.e2e.chat import IDLE, Chat, leave
+from tests.e2e.test_mcp import hostile, results_of
+from tests.support.model_server import ModelServer
+from tests.support.oauth_server import OAuthServer
+from tests.support.replies import call, say
+
+
+def given(**servers: Any) -> tuple[str, str]:
+    return "--mcp-config", json.dumps({"mcpServers": servers})
+
+
+@pytest.mark.spec("MCP-5")
+def test_a_call_that_needs_a_login_offers_it_and_goes_on(
+    chat: Chat, model_server: ModelServer
+) -> None:
+    wanted = {"server": "api", "tool": "hi", "arguments": {}}
+    model_server.add(call("mcp_call", wanted), say("first"), call("mcp_call", wanted), say("more"))
+    with OAuthServer() as server:
+        terminal = chat("--yolo", *given(api={"url": server.url}), cols=400)
+        terminal.line("go")
+        terminal.wait_for("The MCP server api needs a login")
+        terminal.wait_for("Enter answers")
+        terminal.line("1")
+        address = terminal.wait_for(re.compile(r"http://\S+authorize\S+"))
+        urlopen(address[0], timeout=5).read()
+        terminal.wait_for("first")
+        server.tokens.clear()
+        server.refresh_tokens.clear()
+        terminal.line("again")
+        terminal.wait_for("needs a login")
+        terminal.wait_for("Enter answers")
+        terminal.line("2")
+        terminal.wait_for("more")
+        leave(terminal)
+    assert "needs a connection" not in results_of(model_server.requests[1].body)[0]
+    assert "agent mcp login api" in results_of(model_server.requests[-1].body)[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.spec("MCP-2", "CAN-6")
+def test_a_server_that_does_not_come_up_is_not_waited_for_after_ctrl_c(
+    chat: Chat, model_server: ModelServer
+) -> None:
+    terminal = chat(*given(silent=hostile("silent")))
+    terminal.line("/mcp restart silent")
+    terminal.wait_for("starting silent")
+    terminal.key("ctrl-c")
+    terminal.wait_for("Cancelled")
+    terminal.wait_for(IDLE)
+    leave(terminal)
