@@ -2,9 +2,9 @@
 
 Law (MCP-3): of a repository only what the user trusts, as it was then: its servers are a part of
 what the trust question shows, word for word, and of the fingerprint that a yes is given for. Of
-one name the nearest holds: the command line, this project in the user's home, ``.mcp.json``, the
-user's settings, plugins. Servers of projects and what is switched off stand in ``mcp.json`` of the
-configuration directory.
+one name the first holds: the command line, this project in the user's home, the user's settings,
+``.mcp.json``, plugins; so a rule for a server of the user's frees none of a repository's. Servers
+of projects and what is switched off stand in ``mcp.json`` of the configuration directory.
 """
 
 from __future__ import annotations
@@ -90,11 +90,11 @@ def _configured(
     local = _table(_of_project(book, root).get("mcpServers"))
     source = f"{settings.paths.servers_file} ({root})"
     yield _place(settings, ServerScope.LOCAL, source, str(root)), local
-    yield from _of_repository(settings, root, notices)
     # not the workspace: what a directory holds that nobody trusts must not decide what runs (SEC-2)
     home = settings.env.get("HOME", "") or str(settings.paths.config_dir)
     file = str(settings.paths.config_file)
     yield _place(settings, ServerScope.USER, file, home), settings.mcp_servers
+    yield from _of_repository(settings, root, notices)
     if installed_plugins(settings.paths):
         yield from _of_plugins(settings, root)
 

@@ -105,7 +105,7 @@ def test_a_changed_script_of_a_server_asks_again(paths: Paths, repo: Path) -> No
 
 
 @pytest.mark.spec("MCP-1")
-def test_the_nearest_of_a_name_holds_and_what_it_hides_is_said(paths: Paths, repo: Path) -> None:
+def test_the_first_of_a_name_holds_and_what_it_hides_is_said(paths: Paths, repo: Path) -> None:
     paths.config_file.write_text(
         '[mcp.servers.a]\ncommand = "user"\n[mcp.servers.b]\nurl = "https://b"\ntimeout_s = 3\n'
     )
@@ -113,7 +113,8 @@ def test_the_nearest_of_a_name_holds_and_what_it_hides_is_said(paths: Paths, rep
     assert [each.command for each in found(paths, repo).servers] == ["user", ""]
     trust(paths, repo)
     here = found(paths, repo)
-    assert {each.name: each.command for each in here.servers} == {"a": "project", "b": ""}
+    # a rule of the user's for its own server frees no tool of a repository's
+    assert {each.name: each.command for each in here.servers} == {"a": "user", "b": ""}
     assert "hidden" in here.notices[0]
     change_project(paths, repo, "mcpServers", {"a": {"command": "local"}})
     assert found(paths, repo).servers[0].command == "local"
