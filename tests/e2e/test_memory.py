@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.chat import IDLE, Chat
 from tests.e2e.one_shot import last_result, one_shot
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer, Recorded
@@ -110,3 +112,38 @@ def test_one_setting_switches_it_off(model_server: ModelServer, work: Path) -> N
     assert not is_known(model_server, work)
     tools = json.loads(model_server.requests[-1].raw)["tools"]
     assert "memory" not in {tool["name"] for tool in tools}
+
+
+@pytest.mark.spec("MEM-1", "TT-2")
+def test_a_write_is_shown_as_a_diff_and_undone(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    model_server.add(calls(REMEMBER), "Kept it.")
+    terminal = chat()
+    terminal.line(f"Remember that {FACT}")
+    terminal.wait_for(f"1 + - {FACT}")
+    terminal.wait_for("Kept it.")
+    terminal.wait_for(IDLE)
+    terminal.line("/undo")
+    terminal.wait_for("Taken back")
+    terminal.kill(signal.SIGKILL)
+    assert not is_known(model_server, work)
+
+
+@pytest.mark.spec("MEM-1", "MEM-2")
+def test_what_waits_is_confirmed_in_the_chat_and_survives_a_kill(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    model_server.add(calls(REMEMBER), "Kept it.")
+    terminal = chat()
+    terminal.line("look around")
+    terminal.wait_for("Kept it.")
+    terminal.wait_for(IDLE)
+    terminal.line("/memory confirm u1")
+    terminal.wait_for("New sessions know it.")
+    terminal.line("/memory")
+    terminal.wait_for(f"1. {FACT}")
+    terminal.kill(signal.SIGKILL)
+    assert is_known(model_server, work)
+    found = run_agent("sessions", "search", "make", "check", env=agent_env())
+    assert "memory of" in found.stdout and FACT in found.stdout
