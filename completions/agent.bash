@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--record|--replay|--sandbox|--scope|--session|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--file|--format|--from|--header|--headers-helper|--history|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--record|--replay|--sandbox|--scope|--session|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -153,6 +153,7 @@ _agentcli_complete() {
     'sessions/export -o'|'sessions/export --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'sessions/events --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/search --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'sessions/search --file') COMPREPLY=(); return ;;
     'sessions/search --limit') COMPREPLY=(); return ;;
     'sessions/import --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/import --from') COMPREPLY=($(compgen -W "claude codex" -- "$current")); return ;;
@@ -209,6 +210,7 @@ _agentcli_complete() {
     'map --format') COMPREPLY=($(compgen -W "tree json dot html" -- "$current")); return ;;
     'map -o'|'map --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'map --limit') COMPREPLY=(); return ;;
+    'map --history') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'stats --days') COMPREPLY=(); return ;;
     'stats --by') COMPREPLY=($(compgen -W "day model tool session" -- "$current")); return ;;
@@ -244,7 +246,7 @@ _agentcli_complete() {
       options='--format --help -h'
       commands='' ;;
     'sessions/search')
-      options='--format --limit --help -h'
+      options='--format --file --limit --help -h'
       commands='' ;;
     'sessions/import')
       options='--format --from --list --limit --help -h'
@@ -385,7 +387,7 @@ _agentcli_complete() {
       options='--format --help -h'
       commands='' ;;
     'map')
-      options='--format -o --output --force --limit --help -h'
+      options='--format -o --output --force --limit --history --help -h'
       commands='' ;;
     'stats')
       options='--format --days --by --html --help -h'

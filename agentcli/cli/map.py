@@ -39,11 +39,21 @@ class MapOptions(OptionSet):
         str | None,
         typer.Option("--limit", metavar="N", help="At most N files, those used most."),
     ] = None
+    history: Annotated[
+        str | None,
+        typer.Option("--history", metavar="FILE", help="Instead: what sessions did with FILE."),
+    ] = None
 
 
 def show_map(options: MapOptions) -> int:
     """The map of a directory."""
     choice("--format", options.format, FORMATS)
+    if options.history is not None:
+        from agentcli.cli.touched import print_touches
+
+        choice("--format", options.format, ("tree", "json"))
+        most = number("--limit", options.limit, int)
+        return print_touches(options.history, most, as_json=options.format == "json")
     limit = number("--limit", options.limit, int) or _DEFAULT_FILES[options.format]
     root = Path(options.path or ".").expanduser()
     if not root.is_dir():

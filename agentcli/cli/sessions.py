@@ -94,7 +94,13 @@ class DeleteOptions(OptionSet):
 class SearchOptions(FormatOption):
     """Options of ``search``."""
 
-    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="What to look for.")]
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="What to look for.")] = (
+        None
+    )
+    file: Annotated[
+        str | None,
+        typer.Option("--file", metavar="PATH", help="Instead: what has touched this file."),
+    ] = None
     limit: Annotated[
         str | None, typer.Option("--limit", metavar="N", help="At most N places (50).")
     ] = None
@@ -291,8 +297,16 @@ def search(options: SearchOptions) -> int:
     """Find text in all sessions, and in what is known of projects."""
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
+    text = " ".join(options.text or ())
+    if options.file is not None:
+        if text:
+            raise UsageError("TEXT and --file are two searches", "give one of them")
+        touched = import_module("agentcli.cli.touched")
+        code: int = touched.print_touches(options.file, limit, as_json=as_json)
+        return code
+    if not text:
+        raise UsageError("TEXT is missing", "see: agent sessions search --help")
     files = session_files()
-    text = " ".join(options.text)
     hits = wait(files.search(text, 50 if limit is None else limit, _say_progress))
     if files.catalogue.losses:
         write_error_line("the index over all sessions was damaged: it has been built again")

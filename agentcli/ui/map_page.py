@@ -25,7 +25,7 @@ _DOT_LINKS = 2_000
 def tree_lines(picture: MapPicture) -> Iterator[str]:
     """Directory by directory, the files with what of them is used most."""
     directory = None
-    for file in sorted(picture.files, key=lambda each: each.path):
+    for file in sorted(picture.files, key=lambda each: each.path.rpartition("/")):
         above, _, name = file.path.rpartition("/")
         if above != directory:
             directory = above

@@ -83,3 +83,30 @@ def test_what_cannot_be_mapped_is_told_in_one_line(project: Path) -> None:
         assert len(done.stderr.splitlines()) == 1
     (project.parent / "empty").mkdir()
     assert "0 files" in run_agent("map", cwd=project.parent / "empty").stdout
+
+
+@pytest.mark.spec("MEM-3")
+def test_the_history_of_a_file_names_the_prompts_whose_calls_touched_it(project: Path) -> None:
+    replies = [
+        call("read_file", {"path": "shop/cart.py"}),
+        call("bash", {"command": "cat ./shop/cart.py | wc -l"}),
+        say("read"),
+        call("read_file", {"path": "main.py"}),
+        say("other"),
+    ]
+    with ModelServer(replies) as server:
+        env = agent_env(server)
+        for prompt in ("look at the cart", "cart.py is not for this"):
+            assert run_agent("run", prompt, "--yolo", env=env, cwd=project).code == 0
+    words = ("sessions", "search", "--file", "shop/cart.py", "--format", "json")
+    found = json.loads(run_agent(*words, cwd=project).stdout)
+    assert {row["tool"] for row in found} == {"read_file", "bash"}
+    assert {row["prompt"] for row in found} == {"look at the cart"}
+    told = run_agent("map", "--history", "../project/shop/cart.py", cwd=project)
+    assert "look at the cart" in told.stdout
+    assert "not for this" not in told.stdout
+    none = run_agent("map", "--history", "cart.py", cwd=project)
+    assert (none.code, none.stdout) == (1, "")
+    assert "no session has touched cart.py" in none.stderr
+    assert run_agent("sessions", "search").code == 2
+    assert run_agent("sessions", "search", "x", "--file", "y").code == 2
