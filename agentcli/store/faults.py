@@ -40,6 +40,7 @@ _SYSTEM_CAUSES = {
     errno.ENFILE: ("too many open files", "raise the limit (ulimit -n)"),
     errno.ENAMETOOLONG: ("its path is too long", "set AGENTCLI_HOME to a shorter one"),
 }
+NOT_UTF_8 = "a text in it is not UTF-8 any more"
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_FORMAT")
 
 
@@ -64,8 +65,8 @@ def fault(error: BaseException, path: Path, *, writing: bool) -> StoreError:
         return error
     if isinstance(error, NewerBody):
         return too_new(path, str(error))
-    if isinstance(error, MalformedBody):
-        return damaged(path, str(error))
+    if isinstance(error, MalformedBody | UnicodeDecodeError):
+        return damaged(path, str(error) if isinstance(error, MalformedBody) else NOT_UTF_8)
     if isinstance(error, sqlite3.Error):
         name = getattr(error, "sqlite_errorname", "")
         text = str(error)
@@ -73,7 +74,9 @@ def fault(error: BaseException, path: Path, *, writing: bool) -> StoreError:
         if name == "SQLITE_TOOBIG" and not writing:
             return damaged(path, "a value in it is larger than any that is written")
         if "Could not decode" in text:
-            text, no_such = "a text in it is not UTF-8 any more", True  # it has the whole text
+            text, no_such = NOT_UTF_8, True  # it has the whole text
+        if text == "integer overflow":
+            no_such = True  # a number in it is none that is written
         if name.startswith(_DAMAGE) or no_such:
             return damaged(path, text)
     cause, advice = _cause(error, path)

@@ -33,6 +33,7 @@ SENT_ORDER = "coalesce(place, seq), place IS NULL, seq"
 CRASH_DETAIL = "it stopped without warning: a crash, a kill or a power loss"
 SUBAGENT_KEY = "subagent"
 IMPORTED_KEY = "imported"
+_MOST = 1 << 53  # sums of them fit into what SQLite adds up
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display, line, outcome"
 
@@ -67,7 +68,7 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         updated_at=moment(row[4]),
         status=status,
         detail=from_column(row[6]),
-        turns=int(number(row[7])),
+        turns=count(row[7]),
         model=from_column(row[8]),
         parent_id=None if row[9] is None else from_column(row[9]),
         usage=Usage(*totals[:5]),
@@ -102,6 +103,13 @@ def number(value: Any) -> float:
     """``value`` if it is a number; raises ``MalformedBody``."""
     if not isinstance(value, int | float):
         raise MalformedBody(f"{value!r:.40} is not a number")
+    return value
+
+
+def count(value: Any) -> int:
+    """``value`` if it is a whole number that can be one of ours; raises ``MalformedBody``."""
+    if not isinstance(value, int) or abs(value) > _MOST:
+        raise MalformedBody(f"{value!r:.40} is no count")
     return value
 
 

@@ -8,6 +8,7 @@ https://sqlite.org/fileformat2.html#walformat.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 HEADER_SIZE, FRAME_HEADER_SIZE = 32, 24
 _SALTS = slice(8, 16)
+_BIG_ENDIAN, _FORMAT = 0x377F0683, 3_007_000
 _WORD_ORDER = {0x377F0682: "<", 0x377F0683: ">"}
 _PAGE_SIZES = frozenset(1 << bits for bits in range(9, 17))
 
@@ -71,6 +73,20 @@ def count_whole(log: bytes) -> tuple[int, int]:
         if head[_SALTS] != salts or state != expected:
             return size, number
     return size, len(starts)
+
+
+def made_log(data: bytes, page_size: int) -> bytes:
+    """A log by which any file reads as the database ``data``, in one commit."""
+    head = struct.pack(">4I", _BIG_ENDIAN, _FORMAT, page_size, 0) + os.urandom(8)
+    state = _sum(">", head, (0, 0))
+    parts = [head, struct.pack(">2I", *state)]
+    count = len(data) // page_size
+    for number in range(1, count + 1):
+        page = data[(number - 1) * page_size : number * page_size]
+        about = struct.pack(">2I", number, count if number == count else 0)
+        state = _sum(">", page, _sum(">", about, state))
+        parts += [about, head[16:24], struct.pack(">2I", *state), page]
+    return b"".join(parts)
 
 
 def _fault_at(log: bytes, whole: int, step: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from agentcli.app.library import SearchHit
 from agentcli.app.memory_start import find_in_memory
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.errors import AgentError, TurnCancelled, UsageError
 from agentcli.domain.session import SessionInfo
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.repl.panel import PickRow
@@ -19,14 +19,16 @@ from agentcli.ui.theme import BOLD, DIM
 
 SHOWN = 15
 MAX_DEPTH = 8
+WORTH_SAYING = 200  # sessions to be read: some seconds
+PROGRESS_STEP = 1000
 
 
 async def _run(chat: Chat, arguments: str) -> None:
     if not arguments:
         raise UsageError("nothing to search for", "write it after /search; /resume lists sessions")
 
-    async def find(_token: CancelToken) -> Sequence[SearchHit]:
-        await chat.sessions.refresh_search()
+    async def find(token: CancelToken) -> Sequence[SearchHit]:
+        await _learn_what_is_new(chat, token)
         return await chat.sessions.search(arguments, SHOWN)
 
     hits = await chat.work(find, "Searching")
@@ -57,6 +59,16 @@ async def _run(chat: Chat, arguments: str) -> None:
 def _fact_line(known: tuple[str, str, bool]) -> str:
     project, fact, is_confirmed = known
     return f"  {clean_line(fact)}  {clean_line(project)}{'' if is_confirmed else ' (unconfirmed)'}"
+
+
+async def _learn_what_is_new(chat: Chat, token: CancelToken) -> None:
+    def say_progress(done: int, total: int) -> None:
+        if token.cancelled:
+            raise TurnCancelled
+        if total >= WORTH_SAYING and done % PROGRESS_STEP == 0:
+            chat.show([f"Reading {total - done} sessions to search in; later searches need not."])
+
+    await chat.sessions.refresh_search(say_progress)
 
 
 async def _open_one(chat: Chat, found: Sequence[tuple[SessionInfo, list[str]]]) -> None:

@@ -20,6 +20,7 @@ from agentcli.domain.messages import AssistantMessage, Message, ToolResult
 from agentcli.domain.ports import QueueKind, RunStatus
 from agentcli.domain.session import SessionStatus
 from agentcli.store import reads as _rows
+from agentcli.store import schema
 from agentcli.store import tasks as _tasks
 from agentcli.store.codec import (
     USAGE_FIELDS,
@@ -92,6 +93,7 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
         return
     for table, row, parent, _ in db.execute("PRAGMA foreign_key_check").fetchall():
         yield f"reference: row {row} of {table} points to nothing in {parent}"
+    _read_texts(db)
     yield from _session_problems(db)
     yield from _blob_problems(db)
     messages: dict[int, Message] = {}
@@ -119,6 +121,15 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
     yield from (problem for *_, problem in odd_rows(db))
 
 
+def _read_texts(db: sqlite3.Connection) -> None:
+    """Raises where a text beside messages is not UTF-8; in a resume, any of them would."""
+    for table in schema.table_names():
+        if table not in {"blob", "message"}:
+            for row in db.execute(f"SELECT * FROM {table}"):  # noqa: S608 - own names
+                for value in row:
+                    from_column(value)
+
+
 def odd_rows(db: sqlite3.Connection) -> Iterator[tuple[str, str, Any, str]]:
     """Table, key column, key and what is wrong, of each row beside the history that is none."""
     for table, name, problem in _tasks.unreadable(db):
@@ -131,9 +142,15 @@ def odd_rows(db: sqlite3.Connection) -> Iterator[tuple[str, str, Any, str]]:
                 yield table, key, name, f"{table} {from_column(name)}: {error}"
 
 
+def _read_value(key: Any, value: Any) -> None:
+    if not isinstance(key, str):
+        raise MalformedBody(f"{key!r:.40} is no name")
+    json.loads(value)
+
+
 def _read_note(after: Any, at: Any, *texts: Any) -> None:
     _rows.moment(at)
-    _whole(after)
+    _rows.count(after)
     _texts(*texts)
 
 
@@ -151,19 +168,19 @@ def _read_event(at: Any, data: Any) -> None:
 
 def _read_rewind(at: Any, newest: Any, messages: Any) -> None:
     _rows.moment(at)
-    _whole(newest)
+    _rows.count(newest)
     for move in json.loads(messages):
         for seq in (move[0], *(seq for seq in move[1:] if seq is not None)):
-            _whole(seq)
+            _rows.count(seq)
         if len(move) != 3:  # noqa: PLR2004 - a seq, what hid it before and after
             raise ValueError(f"{move} is no move")
 
 
 def _read_change(seq: Any, path: Any, rewind: Any) -> None:
-    _whole(seq)
+    _rows.count(seq)
     _texts(path)
     if rewind is not None:
-        _whole(rewind)
+        _rows.count(rewind)
 
 
 def _read_usage(at: Any, kind: Any, model: Any, cost: Any, *tokens: Any) -> None:
@@ -171,14 +188,9 @@ def _read_usage(at: Any, kind: Any, model: Any, cost: Any, *tokens: Any) -> None
     _texts(kind, model)
     for value in tokens:
         if value is not None:
-            _whole(value)
+            _rows.count(value)
     if cost is not None:
         _rows.number(cost)
-
-
-def _whole(value: Any) -> None:
-    if not isinstance(value, int):
-        raise MalformedBody(f"{value!r:.40} is not a whole number")
 
 
 def _texts(*values: Any) -> None:
@@ -189,7 +201,7 @@ def _texts(*values: Any) -> None:
 
 
 _BESIDE: tuple[tuple[str, str, str, Callable[..., object]], ...] = (
-    ("kv", "key", "value", json.loads),
+    ("kv", "key", "key, value", _read_value),
     ("note", "id", "after_seq, created_at, kind, text", _read_note),
     ("input_queue", "id", "kind, state, created_at, updated_at", _read_queued),
     ("event", "id", "created_at, data", _read_event),

@@ -444,6 +444,14 @@ def _key(shape: Shape, row: Row) -> Any:
 
 def _row(shape: Shape, cell: Cell) -> dict[str, Any]:
     rowid, values, bad = cell
+    bad = dict(bad)
+    for place, value in enumerate(values[: len(shape.columns)]):
+        if isinstance(value, bytes) and str in shape.kinds[place]:  # its kind may have changed
+            try:
+                values[place] = value.decode()
+            except UnicodeDecodeError:
+                if not _is_escaped(value):
+                    bad[place], values[place] = value, value.decode(errors="replace")
     row = dict(zip(shape.columns, values, strict=False))
     if shape.has_rowid:
         row["__rowid"] = rowid
@@ -452,6 +460,15 @@ def _row(shape: Shape, cell: Cell) -> dict[str, Any]:
     if bad:
         row[BAD] = {shape.columns[place]: part for place, part in bad.items()}
     return row
+
+
+def _is_escaped(value: bytes) -> bool:
+    """Whether it is a text with lone surrogates, which is kept as bytes."""
+    try:
+        value.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def read_tables(path: Path) -> tuple[Tables, list[str]]:

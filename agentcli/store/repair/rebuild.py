@@ -54,6 +54,7 @@ M = TypeVar("M", UserMessage, AssistantMessage, ToolResult, Message)
 LOST_IMAGE = TextPart("(an image that was lost when the session file was damaged)")
 OUTPUT_MARK = b"[this output was damaged on the disk: some of it may not be as it was]\n"
 TAKEN_BACK = -1
+_MOST = 1 << 53
 # The tables that are not taken over as they are.
 _LOOKED_AT = frozenset(
     {"session", "blob", "message", "tool_run", "usage", "note", "rewind", "file_change"}
@@ -433,7 +434,7 @@ def _info(
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    return float(value) if isinstance(value, int | float) and abs(value) < _MOST else 0.0
 
 
 # --- messages out of rows that are not as they were written -------------------------------------
@@ -539,7 +540,11 @@ class Restorer:
 
 def _raw(row: Row, column: str) -> bytes:
     found = row.get(BAD, {}).get(column)
-    return found if isinstance(found, bytes) else from_column(row.get(column)).encode()
+    return (
+        found
+        if isinstance(found, bytes)
+        else from_column(row.get(column)).encode("utf-8", "surrogatepass")
+    )
 
 
 def _is_one_byte(difference: int) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agentcli.domain.errors import SessionNotFound, SessionTooNew, StoreError
 from agentcli.domain.values import frozen
-from agentcli.store import disk
+from agentcli.store import disk, wal
 from agentcli.store.faults import fault
 from agentcli.store.file import SessionFile
 from agentcli.store.lock import WriterLock
@@ -90,9 +90,10 @@ def _repair(path: Path) -> RepairReport:
     copy = path.with_name(
         f"{path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
     )
-    _copy_with_log(path, copy)
+    is_replaced = False
     workshop = Path(tempfile.mkdtemp(prefix=".repair-", dir=path.parent))
     try:
+        _copy_with_log(path, copy)
         work = workshop / "damaged"
         _copy_with_log(path, work)
         tables, lost = read_tables(work)
@@ -100,13 +101,43 @@ def _repair(path: Path) -> RepairReport:
         fresh = workshop / path.name
         _store(fresh, built)
         lost += [*built.lost, *check(fresh)]
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        fresh.replace(path)
-        disk.sync_directory(path.parent)
+        if _log_of(path).exists():
+            _make_log(fresh, workshop / "log")
+        is_replaced = True
+        _replace(path, fresh, workshop / "log")
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
+        if not is_replaced and path.exists():  # a copy too few is none: the file is as it was
+            for name in (copy, _log_of(copy)):
+                name.unlink(missing_ok=True)
     return RepairReport(path, copy, len(built.messages), tuple(lost), tuple(built.restored))
+
+
+def _replace(path: Path, fresh: Path, made: Path) -> None:
+    """Put ``fresh`` in the place of a file and its log; a kill leaves the one or the other whole.
+
+    A log would belong to either file, and a file without its log may seem sound: so the first step
+    is the log ``made``, by which the damaged file reads as ``fresh``.
+    """
+    path.with_name(path.name + "-shm").unlink(missing_ok=True)
+    if made.exists():
+        made.replace(_log_of(path))
+        disk.sync_directory(path.parent)
+    fresh.replace(path)
+    disk.sync_directory(path.parent)
+    _log_of(path).unlink(missing_ok=True)
+
+
+def _make_log(fresh: Path, made: Path) -> None:
+    data = fresh.read_bytes()
+    with os.fdopen(disk.create(made), "wb") as file:
+        file.write(wal.made_log(data, int.from_bytes(data[16:18])))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
 
 
 def _store(path: Path, built: Rebuilt) -> None:
@@ -119,6 +150,5 @@ def _store(path: Path, built: Rebuilt) -> None:
 
 def _copy_with_log(source: Path, target: Path) -> None:
     disk.copy(source, target)
-    log = source.with_name(source.name + "-wal")
-    if log.exists():
-        disk.copy(log, target.with_name(target.name + "-wal"))
+    if _log_of(source).exists():
+        disk.copy(_log_of(source), _log_of(target))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import random
 import sqlite3
 from pathlib import Path
 
 import pytest
 
+from agentcli.domain.errors import PersistenceError
 from agentcli.domain.events import Outcome
 from agentcli.domain.history import CRASHED_TEXT
 from agentcli.domain.messages import ImagePart, TextPart, ToolResult, UserMessage
@@ -17,9 +19,11 @@ from agentcli.domain.ports import RecordedResult
 from agentcli.domain.session import SessionStatus
 from agentcli.store import schema
 from agentcli.store.files import read_session
+from agentcli.store.repair import repair as module
 from agentcli.store.repair.check import check
 from agentcli.store.repair.repair import repair
 from agentcli.store.sqlite import SqliteStore
+from tests.store.repair.mutations import made, take_up
 from tests.store.sessions import (
     PNG,
     answer,
@@ -153,3 +157,52 @@ def test_a_column_or_table_that_is_new_needs_nothing_of_repair(
 def values_of(path: Path, table: str) -> list[str]:
     with contextlib.closing(sqlite3.connect(path)) as db:
         return [row[0] for row in db.execute(f"SELECT added FROM {table}")]
+
+
+@pytest.mark.spec("REC-7")
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_repair_that_is_killed_at_the_last_step_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    path = made(tmp_path / "sessions", in_log=True)
+    log = path.with_name(path.name + "-wal")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 4
+    log.write_bytes(data)
+    done: list[Path] = []
+    replace = Path.replace
+
+    def die(source: Path, target: Path) -> Path:
+        if len(done) == steps:
+            raise KeyboardInterrupt
+        done.append(target)
+        return replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", die)
+        with pytest.raises(KeyboardInterrupt):
+            repair(path)
+    copies = [name for name in path.parent.iterdir() if ".damaged-" in name.name]
+    assert len(copies) == 2
+    assert (check(path) == []) == (steps == 1)  # damaged as it was, or repaired: never in between
+    repair(path)
+    said = take_up(path)
+    assert all(f"hello{number}" in said for number in range(8))
+
+
+@pytest.mark.spec("REC-7", "FAIL-1")
+def test_a_repair_without_room_leaves_the_session_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made(tmp_path / "sessions", in_log=False)
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE message", b"CREATE TABLE mfssage"))
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(module, "_store", full)
+    with pytest.raises(PersistenceError, match="the disk is full"):
+        repair(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
