@@ -69,12 +69,15 @@ def put_blob(db: sqlite3.Connection, data: bytes) -> str:
     return name
 
 
-def title_of(message: UserMessage) -> str:
-    """The first line of a prompt that says something, bounded and without control characters."""
+def title_of(message: UserMessage, redact: Redact = str) -> str:
+    """The first line of a prompt that says something, bounded and without control characters.
+
+    ``redact`` comes before the bound: a part of a key would not be known as one (SEC-9).
+    """
     for line in message.text[:10_000].splitlines():
         words = "".join(c if c.isprintable() else " " for c in line).split()
         if words:
-            title = " ".join(words)
+            title = redact(" ".join(words))
             return title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1] + "…"
     return "(image)" if message.parts else ""
 
@@ -127,7 +130,7 @@ class SessionWrites:
                 raise HistoryViolation(f"queued text {row_id} was delivered before")
         title = ""
         if message is not None:
-            title = self.redact(title_of(message))
+            title = title_of(message, self.redact)
         db.execute(
             "UPDATE session SET status = ?, detail = '', updated_at = ?, turns = turns + ?,"
             " title = CASE title WHEN '' THEN ? ELSE title END",

@@ -111,7 +111,7 @@ class Importer:
                 self._write(agent_id, agent, lawful(agent), {SUBAGENT_KEY: mark}, session_id)
         if is_new:
             self._write(session_id, draft, messages, {IMPORTED_KEY: origin.as_json()}, None)
-        title = _title(draft, messages)
+        title = _title(draft, messages, self.redact)
         counts = (len(messages), len(draft.agents))
         return ImportedSession(
             session_id, origin, title, *counts, dict(draft.left_out), is_new=is_new
@@ -130,7 +130,7 @@ class Importer:
         created_at = min(draft.created_at or now, now)
         info = SessionInfo(
             id=session_id,
-            title=_title(draft, messages),
+            title=_title(draft, messages, self.redact),
             cwd=str(self.cwd),
             created_at=created_at,
             updated_at=min(max(draft.updated_at, created_at), now),
@@ -195,10 +195,10 @@ def _without_preface(document: bytes) -> bytes:
     return document[document.find(b"{") :] if is_copy else document
 
 
-def _title(draft: DraftSession, messages: Sequence[DraftMessage]) -> str:
+def _title(draft: DraftSession, messages: Sequence[DraftMessage], redact: Redact) -> str:
     first = next((each.message for each in messages if _is_prompt(each)), None)
-    given = title_of(user_text(draft.title)) if draft.title.strip() else ""
-    return given or (title_of(first) if isinstance(first, UserMessage) else "")
+    given = title_of(user_text(draft.title), redact) if draft.title.strip() else ""
+    return given or (title_of(first, redact) if isinstance(first, UserMessage) else "")
 
 
 def _is_prompt(each: DraftMessage) -> bool:

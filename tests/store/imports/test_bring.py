@@ -271,6 +271,10 @@ def test_an_import_brings_nothing_that_acts(importer: Importer) -> None:
 def test_known_keys_do_not_come_along(importer: Importer) -> None:
     done = bring(importer, jsonl([codex_session()[0], spoken("user", 2, "use sk-secret now")]))
     assert b"sk-secret" not in importer.files.path_of(done.id).read_bytes()
+    late = f"{'x' * 74} sk-secret"  # the bound of a title falls into the key
+    done = bring(importer, jsonl([codex_session()[0], spoken("user", 2, late)]))
+    assert b"sk-s" not in importer.files.path_of(done.id).read_bytes()
+    assert "sk-s" not in done.title
 
 
 # --- the law, whatever the file says ---------------------------------------------------------
