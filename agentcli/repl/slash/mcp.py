@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _VERBS = ("restart", "login", "logout", "on", "off")
 _HOW = "/mcp NAME shows one; /mcp restart|login|logout|on|off NAME"
+_NONE = (
+    "No MCP server is in use. To add one: agent mcp add --help; the next start of the chat uses it."
+)
 _SAID_LINES = 20
 _MOST_NAMED = 60
 
@@ -28,7 +31,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     found = chat.session.extensions
     servers = UserServers(found.servers, chat.user.settings, chat.user.cwd, found.watch)
     if not servers.by_name:
-        chat.show(["No MCP server is configured. To add one: agent mcp add --help"])
+        chat.show([_NONE])
     elif not verb:
         lines = [_line(chat, each) for each in _facts(chat, servers)]
         chat.show([*lines, chat.theme.paint(_HOW, DIM)])
