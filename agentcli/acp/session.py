@@ -228,6 +228,7 @@ class EditorSession:
         typed = UserMessage((TextPart(content.text),))
         if "@" in content.text:
             typed = await attach(content.text, session.workspace)
+            typed = await session.with_resources(typed, content.text, token)
         self.updates.begin_turn()
         return await session.run(Prompt(content.message(typed)), token, queued=rows)
 

@@ -734,11 +734,14 @@ def test_the_servers_that_an_editor_passes_are_used(
         "env": [],
     }
     asked_for = {"server": "sums", "tool": "add", "arguments": {"a": 2, "b": 40}}
-    model_server.add(call("mcp_call", asked_for), "It is 42.")
+    model_server.add(call("mcp_call", asked_for), "It is 42.", "Seen.")
     with Editor(model_server, tmp_path) as editor:
         assert editor.error("session/new", cwd=str(tmp_path), mcpServers=[{}])["code"] == -32602
         asked = editor.ask(editor.new(mcpServers=[server]), "add")
         editor.choose("once")
         assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        session_id = editor.new(mcpServers=[server])
+        assert editor.prompt(session_id, "look at @sums:note://mine") == "end_turn"
         assert editor.leave() == 0
     assert "42" in str(facts_of(model_server.requests[1]).results)
+    assert "the note mine" in json.dumps(model_server.requests[2].body)
