@@ -24,10 +24,10 @@ MB = 1024 * 1024
 ROOT = Path(__file__).resolve().parents[2]
 
 _PROGRAM = """
-import asyncio, json, sys
+import asyncio, contextlib, json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from agentcli.domain.tools import Workspace
+from agentcli.domain.tools import WouldFail, Workspace
 from agentcli.process.run import end_processes
 from agentcli.tools._registry import Registry
 from tests.support.memory import children_peak_kib, peak_kib
@@ -47,7 +47,8 @@ async def main():
         args = tool.parse(arguments)
         ctx = room.context()
         ctx.judged = tool.paths(args, room.workspace)
-        await tool.preview(args, ctx)
+        with contextlib.suppress(WouldFail):
+            await tool.preview(args, ctx)
         output = await tool.run(args, ctx)
         print(json.dumps([output.kind.value, text_of(output)]))
     await end_processes()
