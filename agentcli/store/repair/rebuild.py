@@ -206,12 +206,17 @@ class Rebuilt:
 def put(db: sqlite3.Connection, table: str, row: Row, **ours: Any) -> None:
     """Insert ``row`` with the values of ``ours`` in place of its own.
 
-    A column that the table no longer has is left out, and so is one without a value: it gets its
-    default.
+    A column that the table no longer has is left out, and so is one without a value, or a number
+    that is none: it gets its default.
     """
-    columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+    columns = [(name, kind) for _, name, kind, *_ in db.execute(f"PRAGMA table_info({table})")]
     given = {**row, **ours}
-    names = [name for name in columns if given.get(name) is not None]
+    names = [
+        name
+        for name, kind in columns
+        if given.get(name) is not None
+        and not (kind in {"INTEGER", "REAL"} and isinstance(given[name], bytes))
+    ]
     marks = ", ".join("?" * len(names))
     db.execute(
         f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})",  # noqa: S608 - own names

@@ -52,6 +52,7 @@ def test_a_sound_session_has_no_problems_and_needs_no_repair(path: Path) -> None
         ("DELETE FROM message WHERE seq > 13", "calls without a result"),
         ("UPDATE tool_run SET name = CAST(x'e2617368' AS TEXT)", "not UTF-8"),
         ("UPDATE session SET title = x'ff'", "not UTF-8"),
+        ("UPDATE tool_run SET started_at = x'ff'", "not UTF-8"),
         ("UPDATE session SET turns = 1e308", "no count"),
         ("UPDATE usage SET input_tokens = 1 << 62", "damaged"),
         ("INSERT INTO kv VALUES (x'74', '1', '')", "no name"),
