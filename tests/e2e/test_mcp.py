@@ -26,10 +26,27 @@ def hostile(mode: str, **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": args, **more}
 
 
-def run(server: ModelServer, cwd: Path, servers: dict[str, Any], *args: str) -> Finished:
+def run(
+    server: ModelServer,
+    cwd: Path,
+    servers: dict[str, Any],
+    *args: str,
+    env: dict[str, str] | None = None,
+) -> Finished:
     config = json.dumps({"mcpServers": servers})
     line = ("run", "go", "--output-format", "json", "--mcp-config", config, *args)
-    return run_agent(*line, env=agent_env(server), cwd=cwd)
+    return run_agent(*line, env=env or agent_env(server), cwd=cwd)
+
+
+_NOTES_ITS_PEAK = """
+import atexit, os, sys
+def note():
+    for line in open("/proc/self/status"):
+        if line.startswith("VmHWM:"):
+            open(os.environ["PEAK"], "w").write(line.split()[1])
+if "PEAK" in os.environ and "--mcp-config" in sys.argv:
+    atexit.register(note)
+"""
 
 
 def tools_sent(body: dict[str, Any]) -> list[str]:
@@ -164,10 +181,16 @@ def test_of_five_servers_four_are_bad_and_the_turn_ends_all_the_same(tmp_path: P
         calls(*(Call("mcp_call", {"server": name, **one}) for name in servers)),
         say("done"),
     ]
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text(_NOTES_ITS_PEAK)
+    peak = tmp_path / "peak"
     with ModelServer(replies) as server:
-        done = run(server, tmp_path, servers, "--allow-tool", "mcp__*")
+        env = {**agent_env(server), "PYTHONPATH": str(tmp_path / "own"), "PEAK": str(peak)}
+        done = run(server, tmp_path, servers, "--allow-tool", "mcp__*", env=env)
         told = results_of(server.requests[-1].body)
     assert result_of(done)["result"] == "done"
+    if sys.platform == "linux":
+        assert int(peak.read_text()) < 300 * 1024  # KiB
     assert "did not answer in time" in told[0]
     assert "exited with code 7" in told[1]
     assert "16,777,216 bytes" in told[2]
