@@ -41,7 +41,7 @@ def test_without_a_terminal_the_plan_is_the_answer(
     assert shown.strip() == PLAN and not (tmp_path / "made").exists()
     facts = facts_of(model_server.requests[1])
     assert "content" in facts.results["read"] and "plan mode" in facts.results["write"].lower()
-    assert "Plan mode" in facts.prompts[-1] and names_of(model_server, 0)[-1] == "present_plan"
+    assert "Plan mode" in facts.prompts[-1] and "present_plan" in names_of(model_server, 0)
     check_sessions()
 
 

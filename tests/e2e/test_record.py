@@ -143,7 +143,7 @@ def test_files_that_are_no_records_are_left_alone_and_told_of(
         target.write_text(text)
         done = replay(work)
         assert done.code == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-    entry = dict.fromkeys(("number", "after", "status"), 0) | {"protocol": "evil\x1b[2J"}
+    entry = {"number": 1, "after": 0, "status": 200, "protocol": "evil\x1b[2J"}
     entry |= {"model": "openai/m", "request": {}, "pieces": [], "end": "complete"}
     target.write_text(f'{{"format":"agentcli-record/1","model":"openai/m"}}\n{json.dumps(entry)}\n')
     done = replay(work)
