@@ -85,6 +85,7 @@ def _picture(root: Path, limit: int) -> tuple[MapPicture, MapState]:
 
 def _text(shape: str, root: Path, picture: MapPicture, state: MapState) -> str:
     from agentcli.ui import map_page
+    from agentcli.ui.wording import plural
 
     if shape == "json":
         return _json_text(picture, state)
@@ -93,7 +94,8 @@ def _text(shape: str, root: Path, picture: MapPicture, state: MapState) -> str:
     if shape == "html":
         return map_page.map_page(f"Map of {root.name or root}", picture, state)
     lines = map_page.tree_lines(picture)
-    head = f"{state.files:,} files, {state.symbols:,} symbols; the percentage is what is used most"
+    found = f"{plural(state.files, 'file')}, {plural(state.symbols, 'symbol')}"
+    head = f"{found}; the percentage is what is used most"
     return "\n".join((head, *lines)) + "\n"
 
 
