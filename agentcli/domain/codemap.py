@@ -60,7 +60,7 @@ class MapState:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever reads an answer of the map should know of it."""
+        """What a reader of an answer of the map should know of it."""
         found = []
         if self.waiting:
             found.append(f"{self.waiting:,} files are not in the map yet: ask again for more")

@@ -1,6 +1,6 @@
 """The headers of a server behind a login: tokens that are kept, renewed once, and never shown.
 
-Laws (MCP-5): a token is renewed by one process at a time, under the vault's lock, and whoever
+Laws (MCP-5): a token is renewed by one process at a time, under the vault's lock, and who
 waited for the lock takes what was written meanwhile; what a grantor has given is written before it
 is used; the user is never asked here: ``LoginRequired`` says what to run.
 """
