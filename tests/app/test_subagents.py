@@ -306,6 +306,7 @@ def test_without_the_tool_group_there_are_no_sub_agents(tmp_path: Path) -> None:
     assert result.status is ResultStatus.ERROR
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-1", "REC-4")
 def test_a_killed_parent_leaves_a_sub_agent_that_can_be_taken_up(tmp_path: Path) -> None:
     never = threading.Event()

@@ -74,6 +74,7 @@ def test_poisoned_images_of_a_person_go_on(
     assert len(sent) == len(IMAGES) - len(HOPELESS)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-8")
 def test_poisoned_images_that_a_tool_has_read_go_on(
     tmp_path: Path, model_server: ModelServer, protocol: str

@@ -46,6 +46,7 @@ def credentials(home: Path) -> Path:
     return home / "agentcli/credentials.json"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-9")
 @pytest.mark.parametrize("kind", ["works", "fail", "missing"])
 def test_a_stored_key_is_used_told_and_forgotten(
@@ -123,6 +124,7 @@ def test_a_stored_key_never_goes_to_an_address_that_a_repository_names(tmp_path:
         assert evil.requests == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-1")
 def test_a_key_for_a_provider_of_ones_own_goes_where_the_own_configuration_says(home: Path) -> None:
     with ModelServer(["hello"]) as server:

@@ -15,6 +15,7 @@ def file(home: Path) -> Path:
     return home / "agentcli" / "config.toml"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9")
 def test_path_set_get_and_show_tell_the_same(file: Path) -> None:
     assert run_agent("config", "path").stdout == f"{file}\n"
@@ -32,6 +33,7 @@ def test_path_set_get_and_show_tell_the_same(file: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "SEC-9")
 def test_show_names_keys_and_never_prints_them(file: Path) -> None:
     env = agent_env(OPENAI_API_KEY="sk-canary-0123456789", OPENAI_BASE_URL="http://h:1/v1")
@@ -78,6 +80,7 @@ def test_a_model_that_nobody_has_is_set_with_a_warning(file: Path) -> None:
     assert file.read_text() == 'model = "sonet"\n'
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9")
 def test_set_repairs_a_broken_file(file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -92,6 +95,7 @@ def test_set_repairs_a_broken_file(file: Path) -> None:
     assert run_agent("run", "hi").code == 0
 
 
+@pytest.mark.slow
 def test_edit_opens_the_editor_and_checks_what_it_left(file: Path, tmp_path: Path) -> None:
     good = agent_env(EDITOR="sed -i '1i theme = \"dark\"'")
     assert run_agent("config", "edit", env=good).code == 0

@@ -41,6 +41,7 @@ def test_every_check_is_there_and_what_is_not_ok_has_advice() -> None:
         assert check["status"] == "ok" or check["fix"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OPS-3")
 def test_the_endpoint_in_use_is_tried(tmp_path: Path) -> None:
     with ModelServer() as server:
@@ -182,6 +183,7 @@ def test_checks_stand_in_their_order_and_one_that_hangs_or_breaks_costs_no_other
     assert all(f.advice for f in found[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.spec("OPS-3", "SEC-9")
 @pytest.mark.parametrize("kind", ["works", "fail", "missing"])

@@ -45,6 +45,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return work
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_a_file_becomes_a_session_that_says_where_it_comes_from(tmp_path: Path) -> None:
     path = tmp_path / "anything.txt"
@@ -91,6 +92,7 @@ def test_an_imported_session_goes_on_with_any_provider(
     assert facts_of(model_server.requests[0]).prompts[-1] == "go on"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_what_others_hold_of_this_directory_is_found(there: Path) -> None:
     found = json.loads(

@@ -81,6 +81,7 @@ def test_a_debug_file_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> 
         start_logging(debug_file=str(tmp_path / "no" / "file"))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.spec("SEC-9", "CLI-11")
 @pytest.mark.parametrize("status", [401, 400, 500])

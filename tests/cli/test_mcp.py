@@ -35,6 +35,7 @@ def listed(repo: Path, **env: str) -> dict[str, tuple[str, str, str]]:
     return {row["name"]: (row["scope"], row["state"], row["target"]) for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-1", "CLI-9")
 def test_servers_are_added_in_their_scopes_shown_and_removed(repo: Path) -> None:
     assert mcp(repo, "add", "files", "-e", "A=b=c", "--", "npx", "-y", "srv", ".").code == 0
@@ -70,6 +71,7 @@ def test_a_repositorys_own_server_is_listed_and_waits_for_trust(repo: Path) -> N
     assert listed(repo)["x"][1] == "waits for trust"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-1")
 def test_servers_of_other_agents_are_taken_over_and_a_projects_file_wants_a_yes(
     repo: Path, tmp_path: Path
@@ -122,6 +124,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
     assert says in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-1", "MCP-2")
 def test_a_try_starts_each_server_says_what_it_has_and_what_it_said(repo: Path) -> None:
     mcp(repo, "add", "good", "--", sys.executable, str(SUPPORT / "mcp_hostile.py"), "good")
@@ -136,6 +139,7 @@ def test_a_try_starts_each_server_says_what_it_has_and_what_it_said(repo: Path) 
     assert mcp(repo, "test", "good").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-5", "SEC-9", "SEC-12")
 def test_a_login_in_the_browser_lets_calls_in_until_the_logout(repo: Path, tmp_path: Path) -> None:
     browser = tmp_path / "bin/xdg-open"

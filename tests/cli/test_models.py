@@ -145,6 +145,7 @@ CATALOGUE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-7", "SEC-12", "CTX-3")
 def test_windows_and_prices_are_fetched_when_asked_and_then_used() -> None:
     tags: list[str] = []

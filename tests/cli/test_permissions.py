@@ -22,6 +22,7 @@ def explained(*args: str, cwd: Path) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "SEC-4", "SEC-14")
 def test_explain_says_what_would_become_of_a_command_and_runs_nothing(tmp_path: Path) -> None:
     allow = ("--allow-tool", "bash(git diff *)")
@@ -42,6 +43,7 @@ def test_explain_says_what_would_become_of_a_command_and_runs_nothing(tmp_path: 
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "SEC-4")
 def test_explain_says_where_it_would_run_in_each_mode(tmp_path: Path, home: Path) -> None:
     told = explained("--sandbox", "off", "make", cwd=tmp_path)
@@ -67,6 +69,7 @@ def test_explain_says_where_it_would_run_in_each_mode(tmp_path: Path, home: Path
     assert (told["answer"], told["where"]) == ("allow", "in the sandbox, with network")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3")
 def test_explain_knows_every_tool(tmp_path: Path) -> None:
     write = ("--tool", "write_file", "--arg", "content=x", "--arg")

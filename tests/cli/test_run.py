@@ -337,6 +337,7 @@ def test_the_flag_that_it_names_allows_it(flag: tuple[str, ...], work: Path) -> 
 # --- sessions ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-4", "CLI-3")
 def test_one_shot_resumes_only_when_asked(work: Path) -> None:
     with ModelServer(default=say("ok")) as server:
@@ -350,6 +351,7 @@ def test_one_shot_resumes_only_when_asked(work: Path) -> None:
         assert newest.result["session_id"] == first
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-3")
 def test_a_fork_goes_on_in_a_copy(work: Path) -> None:
     with ModelServer(default=say("ok")) as server:

@@ -69,6 +69,7 @@ def test_the_table_has_a_line_for_each_session(tmp_path: Path) -> None:
     assert "a question" in line
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_export_writes_every_format(tmp_path: Path) -> None:
     session_id = ask("list files", tmp_path)
@@ -83,6 +84,7 @@ def test_export_writes_every_format(tmp_path: Path) -> None:
     assert run_agent("sessions", "export", session_id, "--format", "pdf").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8", "CLI-12", "SEC-10")
 @pytest.mark.parametrize("command", ["export", "show"])
 def test_json_is_utf_8_whatever_the_locale_and_without_controls(
@@ -106,6 +108,7 @@ def test_show_prints_the_conversation(tmp_path: Path) -> None:
     assert json.loads(shown.stdout)["session"]["id"] == session_id
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_rename_gives_a_name_to_find_it_by(tmp_path: Path) -> None:
     session_id = ask("a question", tmp_path)
@@ -115,6 +118,7 @@ def test_rename_gives_a_name_to_find_it_by(tmp_path: Path) -> None:
     assert run_agent("sessions", "rename", session_id, " ").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_fork_prints_the_id_of_a_copy(tmp_path: Path) -> None:
     first = ask("a question", tmp_path)
@@ -144,6 +148,7 @@ def test_a_damaged_session_is_not_forked(tmp_path: Path, home: Path) -> None:
     assert list(file.parent.glob("*.db")) == [file]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_a_script_deletes_by_the_whole_id_or_with_yes(tmp_path: Path, home: Path) -> None:
     one, two = ask("a question", tmp_path), ask("another", tmp_path)
@@ -159,6 +164,7 @@ def test_a_script_deletes_by_the_whole_id_or_with_yes(tmp_path: Path, home: Path
     assert listed() == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 1), ("n", 1)])
 def test_a_person_is_asked_before_a_session_is_deleted(
@@ -173,6 +179,7 @@ def test_a_person_is_asked_before_a_session_is_deleted(
     assert database(home, session_id).exists() is bool(code)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8", "REC-7")
 def test_check_names_a_damaged_file_and_repair_mends_it(tmp_path: Path, home: Path) -> None:
     sound, broken = ask("one", tmp_path), ask("two", tmp_path)
@@ -191,6 +198,7 @@ def test_check_names_a_damaged_file_and_repair_mends_it(tmp_path: Path, home: Pa
     assert "nothing was wrong" in run_agent("sessions", "repair", sound).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_search_finds_text_and_reindex_makes_the_index_anew(tmp_path: Path, home: Path) -> None:
     session_id = ask("where is the marmalade", tmp_path)
@@ -234,6 +242,7 @@ def test_a_file_of_a_newer_version_is_not_said_to_be_mendable(tmp_path: Path, ho
     assert "repair" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-3", "CLI-8")
 def test_a_fork_at_a_message_prints_the_id_of_a_copy(tmp_path: Path) -> None:
     original = ask("list files", tmp_path)
@@ -247,6 +256,7 @@ def test_a_fork_at_a_message_prints_the_id_of_a_copy(tmp_path: Path) -> None:
     assert len(listed()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-7", "FAIL-3")
 def test_a_bit_of_the_schema_is_seen_by_check_doctor_and_resume_and_repaired(
     tmp_path: Path, home: Path

@@ -80,6 +80,7 @@ def spend(server: ModelServer, work: Path) -> str:
     return str(done.result["session_id"])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("COST-1", "COST-3")
 def test_a_tool_result_has_a_price_in_tables_bars_and_exports(
     model_server: ModelServer, tmp_path: Path
@@ -116,6 +117,7 @@ def test_broken_settings_hide_no_sums_but_the_prices_of_results(
     assert len(done.stderr.splitlines()) == 1 and "unknown" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("COST-3", "SEC-9")
 def test_the_page_has_charts_by_day_model_tool_and_session_and_no_key(
     model_server: ModelServer, tmp_path: Path

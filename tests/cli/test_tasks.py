@@ -65,6 +65,7 @@ class Tasks:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "REC-6")
 def test_runs_and_schedules_of_an_open_session_are_listed_and_shown(
     model_server: ModelServer, tmp_path: Path
@@ -118,6 +119,7 @@ def test_a_run_is_cancelled_from_another_process(model_server: ModelServer, tmp_
     beside(model_server, tmp_path, body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "BG-9")
 def test_a_run_is_answered_from_another_process(model_server: ModelServer, tmp_path: Path) -> None:
     def reply(request: Recorded) -> Reply:
@@ -301,6 +303,7 @@ def test_what_is_cancelled_while_nobody_runs_it_does_not_start_again(
     assert session_id in asyncio.run(tasks("list", "--format", "json")).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "SEC-5")
 def test_a_row_does_not_say_which_file_is_shown_and_a_pipe_is_not_waited_for(
     model_server: ModelServer, tmp_path: Path

@@ -95,6 +95,7 @@ def test_a_line_means_what_it_defines_or_uses_or_is_inside_of(shop: Shop) -> Non
     assert shop.uses(path="shop/cart.py", line=999) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_an_edit_a_new_file_and_a_deleted_one_are_seen_at_once(shop: Shop) -> None:
     assert shop.titles("fresh") == []
@@ -171,6 +172,7 @@ def test_what_is_swapped_for_a_link_after_the_listing_is_not_followed(
         index.close()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 @pytest.mark.parametrize(
     "damage", [b"", b"no database" * 1000, None], ids=["empty", "rubbish", "version"]

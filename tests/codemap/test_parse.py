@@ -133,6 +133,7 @@ def test_every_grammar_that_is_installed_takes_its_queries() -> None:
     assert {"python", "javascript", "go", "java", "c", "bash"} <= taken
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 @pytest.mark.parametrize(
     "source",

@@ -250,6 +250,7 @@ def _wait_until_queued(session_id: str, text: str) -> None:
     raise AssertionError(f"{text!r} never waited")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1")
 def test_sessions_are_listed_loaded_resumed_closed_and_deleted(
     model_server: ModelServer, tmp_path: Path
@@ -402,6 +403,7 @@ def test_a_failed_turn_is_an_error_with_advice_and_a_key_that_is_wrong_asks_for_
         assert editor.leave() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1")
 def test_questions_go_to_clients_that_offer_forms_and_to_no_other(
     model_server: ModelServer, tmp_path: Path
@@ -425,6 +427,7 @@ def test_questions_go_to_clients_that_offer_forms_and_to_no_other(
         assert editor.leave() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-2", "REC-1")
 @pytest.mark.parametrize("how", ["eof", pytest.param("kill", marks=pytest.mark.slow)])
 def test_a_client_that_vanishes_at_a_permission_leaves_a_session_to_take_up(
@@ -599,6 +602,7 @@ def test_the_pixel_is_an_image() -> None:
     assert base64.b64decode(PIXEL).startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1")
 def test_unsaved_text_is_read_from_editors_that_offer_it_and_from_no_other(
     model_server: ModelServer, tmp_path: Path
@@ -629,6 +633,7 @@ def _last_result(server: ModelServer, number: int) -> str:
     return list(facts_of(server.requests[number]).results.values())[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "SEC-1")
 def test_what_a_directory_brings_is_ignored_and_said_until_it_is_trusted(
     model_server: ModelServer, tmp_path: Path
@@ -723,6 +728,7 @@ def test_a_background_run_that_ends_between_two_prompts_is_told_and_taken_up_wit
     assert "background-run" in json.dumps(model_server.requests[-1].body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "MCP-1")
 def test_the_servers_that_an_editor_passes_are_used(
     model_server: ModelServer, tmp_path: Path

@@ -15,6 +15,7 @@ from tests.support.model_server import ModelServer
 from tests.support.wire_facts import facts_of
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-5")
 def test_commands_that_look_change_nothing_and_the_chat_goes_on(
     model_server: ModelServer, chat: Chat, work: Path

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.sampled
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-3", "REC-4", "UI-8")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_chat_killed_in_mid_stream_is_resumed_by_the_next_one(
@@ -49,6 +50,7 @@ def test_a_chat_killed_in_mid_stream_is_resumed_by_the_next_one(
     leave(again)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-1", "REC-4", "REC-8")
 def test_a_chat_killed_in_mid_tool_is_resumed_with_the_calls_closed(
     model_server: ModelServer, chat: Chat, work: Path
@@ -72,6 +74,7 @@ def test_a_chat_killed_in_mid_tool_is_resumed_with_the_calls_closed(
     leave(again)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-4")
 def test_a_chat_that_ended_well_is_not_resumed_unasked(
     model_server: ModelServer, chat: Chat

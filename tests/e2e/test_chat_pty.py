@@ -42,6 +42,7 @@ def test_an_answer_is_shown_while_it_comes_and_the_exit_says_how_to_come_back(
     assert terminal.text().count("The first line.") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 def test_a_long_answer_is_in_the_scrollback_once_and_in_order(
     model_server: ModelServer, chat: Chat
@@ -56,6 +57,7 @@ def test_a_long_answer_is_in_the_scrollback_once_and_in_order(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1", "OPS-1")
 def test_twenty_columns_are_enough(model_server: ModelServer, chat: Chat) -> None:
     model_server.add(
@@ -177,6 +179,7 @@ def test_without_colours_or_cursor_everything_still_reads(
         assert terminal.wait_exit() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-5")
 def test_the_commands_of_this_version_work(model_server: ModelServer, chat: Chat) -> None:
     model_server.add("Hello.")

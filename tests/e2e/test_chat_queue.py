@@ -20,6 +20,7 @@ pytestmark = pytest.mark.sampled
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3", "CTRL-1")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_is_sent_while_a_tool_runs_reaches_the_model_after_it(
@@ -68,6 +69,7 @@ def test_what_waits_survives_a_cancel_and_goes_first(model_server: ModelServer, 
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3", "REC-3")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_what_waits_survives_the_end_of_the_program(
@@ -115,6 +117,7 @@ def test_what_waits_can_be_taken_back_before_it_is_sent(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-4")
 def test_a_command_typed_after_an_exclamation_mark_is_told_to_the_model(
     model_server: ModelServer, chat: Chat, work: Path
@@ -135,6 +138,7 @@ def test_a_command_typed_after_an_exclamation_mark_is_told_to_the_model(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3", "CAN-10")
 def test_ctrl_z_while_the_agent_works_gives_the_terminal_back_and_takes_it_again(
     model_server: ModelServer, work: Path

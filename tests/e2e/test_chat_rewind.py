@@ -15,6 +15,7 @@ from tests.support.replies import Call, calls, say
 IN_INPUT = re.compile(r"^> make a file\n[^\n]*accept-edits", re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3", "TT-2")
 def test_esc_esc_goes_back_to_before_a_prompt_which_stands_in_the_input_again(
     model_server: ModelServer, chat: Chat, work: Path
@@ -73,6 +74,7 @@ def test_leaving_the_menu_changes_nothing(model_server: ModelServer, chat: Chat,
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-2")
 def test_what_somebody_else_has_changed_is_shown_and_kept(
     model_server: ModelServer, chat: Chat, work: Path

@@ -55,6 +55,7 @@ def told(server: ModelServer, number: int = -1) -> str:
     return facts_of(server.requests[number]).prompts[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-6")
 @pytest.mark.parametrize(
     "protocol",
@@ -146,6 +147,7 @@ def test_a_check_that_cannot_work_is_one_line_and_the_turn_goes_on(
     assert "<checks>" not in str(model_server.requests[-1].body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-6", "CAN-6")
 def test_ctrl_c_ends_a_check_and_the_edit_stays(
     model_server: ModelServer, home: Path, work: Path

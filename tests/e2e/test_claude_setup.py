@@ -71,6 +71,7 @@ def script() -> str:
     return str(file)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-9")
 def test_hooks_of_a_claude_code_home_work_without_a_change(
     model_server: ModelServer, work: Path, script: str
@@ -136,6 +137,7 @@ def test_a_permission_hook_answers_for_you_but_passes_no_rule_and_no_protected_p
     assert "bash(rm" in results["denied"] or "deny" in results["denied"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-9", "SEC-1", "SEC-17")
 def test_hooks_of_a_repository_are_shown_and_asked_about_once(
     model_server: ModelServer, chat: Chat, work: Path

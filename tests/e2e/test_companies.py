@@ -37,6 +37,7 @@ def everything_written() -> bytes:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-7", "SEC-9")
 def test_headers_and_query_go_along_and_their_secrets_are_seen_by_nobody(tmp_path: Path) -> None:
     secret = "9fK2xQ7mZ4wL8vB1nR6t"
@@ -220,6 +221,7 @@ def test_a_setting_that_makes_no_sense_is_one_line(line: str, says: str) -> None
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-7", "OPS-3")
 def test_doctor_and_models_show_where_the_key_comes_from() -> None:
     with ModelServer([say("done")], api_key=FIRST) as server:

@@ -51,6 +51,7 @@ def test_without_a_key_it_says_what_it_is_reads_a_file_and_leaves(tmp_path: Path
     assert person.exitstatus == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-4", "REC-1", "UI-8")
 def test_killed_in_the_middle_of_a_command_it_comes_back_and_says_so(tmp_path: Path) -> None:
     person = chat(tmp_path)

@@ -52,6 +52,7 @@ def test_nested_instructions_come_with_the_first_result_below_them_and_once(
     check_sessions()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-4", "CMP-3")
 def test_they_survive_a_compaction_and_are_no_words_of_yours(
     model_server: ModelServer, work: Path

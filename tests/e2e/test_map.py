@@ -45,6 +45,7 @@ def test_a_model_asks_the_map_without_having_been_offered_it(project: Path) -> N
     check_sessions()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3", "CLI-9")
 def test_agent_map_is_a_tree_json_a_graph_and_a_page(project: Path) -> None:
     (project / HOSTILE.replace("/", "_")).write_text("import shop\n")
@@ -85,6 +86,7 @@ def test_what_cannot_be_mapped_is_told_in_one_line(project: Path) -> None:
     assert "0 files" in run_agent("map", cwd=project.parent / "empty").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_the_history_of_a_file_names_the_prompts_whose_calls_touched_it(project: Path) -> None:
     replies = [

@@ -158,6 +158,7 @@ def test_our_own_deferred_tools_are_found_and_called_in_the_same_way(tmp_path: P
     assert "new" in notebook.read_text(), told[-1]
 
 
+@pytest.mark.slow
 def test_a_pinned_server_is_called_by_the_names_of_its_tools(tmp_path: Path) -> None:
     servers = {"one": hostile("odd", alwaysLoad=True)}
     with ModelServer([call("tool_search", {"query": "bash"}), say("done")]) as server:
@@ -171,6 +172,7 @@ def test_a_pinned_server_is_called_by_the_names_of_its_tools(tmp_path: Path) -> 
     assert '{"x": ' in results_of(body)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-2")
 def test_of_five_servers_four_are_bad_and_the_turn_ends_all_the_same(tmp_path: Path) -> None:
     names = ("hangs", "dies", "floods", "lies")
@@ -251,6 +253,7 @@ def with_mark(mark: str) -> list[str]:
     return [pid for pid in found if pid != str(os.getpid())]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-1")
 def test_a_prompt_of_a_server_is_a_command(tmp_path: Path) -> None:
     pytest.importorskip("mcp_types")
@@ -271,6 +274,7 @@ def test_a_prompt_of_a_server_is_a_command(tmp_path: Path) -> None:
         assert len(server.requests) == count
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-1")
 def test_a_resource_that_the_user_names_is_attached(tmp_path: Path) -> None:
     pytest.importorskip("mcp_types")

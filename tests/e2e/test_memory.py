@@ -90,6 +90,7 @@ def test_piped_text_beside_words_is_not_what_the_user_said(
     assert not is_known(model_server, work)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-1")
 def test_clones_and_moved_repositories_find_it_and_others_do_not(
     model_server: ModelServer, tmp_path: Path
@@ -114,6 +115,7 @@ def test_one_setting_switches_it_off(model_server: ModelServer, work: Path) -> N
     assert "memory" not in {tool["name"] for tool in tools}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-1", "TT-2")
 def test_a_write_is_shown_as_a_diff_and_undone(
     model_server: ModelServer, chat: Chat, work: Path
@@ -130,6 +132,7 @@ def test_a_write_is_shown_as_a_diff_and_undone(
     assert not is_known(model_server, work)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-1", "MEM-2")
 def test_what_waits_is_confirmed_in_the_chat_and_survives_a_kill(
     model_server: ModelServer, chat: Chat, work: Path

@@ -15,6 +15,7 @@ from tests.support.wire_facts import facts_of
 pytestmark = pytest.mark.sampled
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize("kind", BOTH)
 def test_auto_runs_what_the_sandbox_contains_and_nothing_beyond(
@@ -48,6 +49,7 @@ def test_auto_without_a_sandbox_says_so_once_and_asks_about_commands(
     assert not (work / "in").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize("kind", BOTH)
 def test_yolo_has_no_boundary_unless_the_sandbox_is_named(

@@ -56,6 +56,7 @@ def two_sessions(model_server: ModelServer, work: Path, home: Path) -> tuple[str
     return older, newer, home / "agentcli/sessions" / f"{newer}.db"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-4", "REC-7")
 @pytest.mark.parametrize("has_catalogue", [True, False])
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda f: f.__name__)
@@ -89,6 +90,7 @@ def test_continue_stops_and_names_what_can_be_done(
     assert "the older talk" in prompts(model_server)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-4", "REC-7")
 @pytest.mark.parametrize("options", [(), ("-c",)])
 @pytest.mark.parametrize("keys", ["enter", "down enter", "down down enter", "esc"])

@@ -98,6 +98,7 @@ def test_the_answer_is_complete_with_its_last_event_not_with_the_connection(
     assert (done.code, done.stdout) == (0, "All of it.\n")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-4")
 def test_thinking_goes_back_as_it_came(model_server: ModelServer, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
@@ -113,6 +114,7 @@ def test_thinking_goes_back_as_it_came(model_server: ModelServer, tmp_path: Path
     assert kinds == ["thinking", "text", "tool_use"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-4", "HIS-7")
 def test_a_session_goes_on_with_another_protocol(model_server: ModelServer, tmp_path: Path) -> None:
     reply = calls(Call("list_directory", {}), thinking="hm", text="Looking.")
@@ -131,6 +133,7 @@ def prompts(server: ModelServer) -> str:
     return "\n".join(facts_of(server.requests[-1]).prompts)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-2")
 def test_piped_stdin_is_the_prompt_or_is_added_to_it(model_server: ModelServer) -> None:
     model_server.add("1", "2", "3")
@@ -206,6 +209,7 @@ def test_without_key_and_server_the_offline_default_answers_and_says_what_it_is(
 # --- sessions -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-4")
 def test_run_resumes_only_when_asked(model_server: ModelServer, tmp_path: Path) -> None:
     model_server.add("one", "two", "three", "four")
@@ -219,6 +223,7 @@ def test_run_resumes_only_when_asked(model_server: ModelServer, tmp_path: Path) 
     assert "fourth" in prompts(model_server)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-3")
 def test_a_fork_leaves_the_session_as_it_is(model_server: ModelServer, tmp_path: Path) -> None:
     model_server.add("one", "two")
@@ -231,6 +236,7 @@ def test_a_fork_leaves_the_session_as_it_is(model_server: ModelServer, tmp_path:
     assert len(json.loads(shown.stdout)["messages"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-6")
 def test_a_session_id_that_matches_several_is_refused_with_the_choices(
     model_server: ModelServer,
@@ -250,6 +256,7 @@ def test_no_session_keeps_nothing(model_server: ModelServer, home: Path) -> None
     assert not list(home.rglob("*.db*"))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-5")
 def test_continuing_without_a_prompt_needs_something_to_continue(
     model_server: ModelServer, tmp_path: Path
@@ -264,6 +271,7 @@ def test_continuing_without_a_prompt_needs_something_to_continue(
     assert (done.code, done.stdout) == (0, "now\n"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-7")
 def test_a_damaged_session_names_the_way_out_and_blocks_nothing_else(
     model_server: ModelServer, tmp_path: Path, home: Path

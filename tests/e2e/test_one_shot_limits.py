@@ -20,6 +20,7 @@ PROTOCOLS = [ANTHROPIC, OPENAI]
 # --- limits and refusals ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-1", "CLI-6")
 def test_the_turn_limit_ends_with_code_3_and_a_balanced_history(
     model_server: ModelServer, tmp_path: Path

@@ -67,6 +67,7 @@ def documents(value: Any) -> list[bytes]:
     return [found for each in value.values() for found in documents(each)]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-16")
 @pytest.mark.parametrize("protocol", [*TAKES_DOCUMENTS, OPENAI])
 def test_a_pdf_is_a_document_where_the_protocol_has_one_and_text_elsewhere(
@@ -91,6 +92,7 @@ def test_a_pdf_is_a_document_where_the_protocol_has_one_and_text_elsewhere(
     check_sessions()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-16")
 def test_only_the_pages_that_were_asked_for_are_sent(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(pdf_of("first page", "second page", "third page"))
@@ -174,6 +176,7 @@ def test_a_provider_gets_no_encrypted_pdf(tmp_path: Path) -> None:
         read_pdf(encrypted(pdf_of("shut"), "pass"), "a.pdf", None, workspace=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-16", "HIS-8")
 def test_a_document_that_the_provider_refuses_goes_as_text(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(pdf_of("the only page"))

@@ -67,6 +67,7 @@ def test_the_tools_that_a_person_chose_leave_the_way_out_of_plan_mode(
     assert {"present_plan", "final_result"} & set(names_of(model_server, 1)) == {"final_result"}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "UI-7", "UI-3", "LOOP-3")
 @pytest.mark.parametrize("protocol", [ANTHROPIC, OPENAI])
 def test_a_plan_is_refused_then_approved_and_carried_out_in_the_same_turn(
@@ -99,6 +100,7 @@ def test_a_plan_is_refused_then_approved_and_carried_out_in_the_same_turn(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3", "UI-5", "UI-8")
 def test_plan_mode_is_entered_in_mid_session_and_its_plan_is_there_on_resume(
     model_server: ModelServer, chat: Chat, work: Path

@@ -67,6 +67,7 @@ def git(repository: Path, *args: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-5")
 def test_all_is_shown_before_a_yes_that_names_the_content(source: Path) -> None:
     looked = plugin("add", str(source))
@@ -83,6 +84,7 @@ def test_all_is_shown_before_a_yes_that_names_the_content(source: Path) -> None:
     assert (row["name"], row["version"], row["source"]) == ("demo", "1.0", str(source))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-5", "SEC-17")
 def test_what_was_shown_is_what_takes_effect_whatever_becomes_of_its_source(
     model_server: ModelServer, source: Path, work: Path, home: Path
@@ -101,6 +103,7 @@ def test_what_was_shown_is_what_takes_effect_whatever_becomes_of_its_source(
     assert plugin("update", "demo").code == 4
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-5", "EXT-1", "EXT-3")
 def test_its_skills_agents_and_commands_are_there_after_the_users_own(
     model_server: ModelServer, source: Path, work: Path, home: Path
@@ -168,6 +171,7 @@ def test_the_same_hook_of_two_plugins_runs_for_both_unless_hooks_are_off(
         (home / ".claude/settings.json").write_text('{"disableAllHooks": true}')
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-5")
 def test_a_repository_is_pinned_to_a_commit_and_an_update_shows_what_is_new(source: Path) -> None:
     git(source, "init", "-q", "-b", "main")
@@ -227,6 +231,7 @@ def test_what_is_no_address_is_a_usage_error(source: str, work: Path) -> None:
     assert list(work.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-5", "SEC-5")
 @pytest.mark.parametrize("is_git", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_one_of_a_marketplace(source: Path, tmp_path: Path, is_git: bool) -> None:
@@ -368,6 +373,7 @@ def test_no_plugin_is_called_so_that_it_harms_another(source: Path, home: Path) 
     assert state.read_text() == "mine"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-5", "SEC-13")
 @pytest.mark.parametrize("kind", ["links", "deep", pytest.param("trees", marks=pytest.mark.slow)])
 def test_a_repository_that_unfolds_without_end_is_refused(
@@ -417,6 +423,7 @@ def test_no_byte_hides_what_takes_effect(source: Path) -> None:
     assert "data.bin (changed, a program by now)" in changed
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-5")
 def test_a_plugin_that_has_lost_its_files_says_so_and_is_fetched_again(source: Path) -> None:
     add(str(source))

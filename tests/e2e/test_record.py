@@ -39,6 +39,7 @@ def lines_of(work: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (work.parent / "run.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-4", "CLI-4")
 @pytest.mark.parametrize(
     "protocol",
@@ -96,6 +97,7 @@ def test_no_key_is_in_a_record_however_it_came_into_the_run(
     assert again.code == 0 and "It is [redacted" in again.stdout, again.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-4", "CLI-11")
 def test_a_request_that_differs_is_told_of_with_what_differs(
     model_server: ModelServer, work: Path
@@ -130,6 +132,7 @@ def test_failures_are_recorded_and_happen_again(model_server: ModelServer, work:
     assert (again.code, again.stdout) == (0, first.stdout), again.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-4", "CLI-11")
 def test_files_that_are_no_records_are_left_alone_and_told_of(
     model_server: ModelServer, work: Path

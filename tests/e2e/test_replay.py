@@ -64,6 +64,7 @@ def replaying() -> Iterator[Callable[..., Terminal]]:
         yield start
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-4", "UI-8")
 @pytest.mark.parametrize(
     "size", [(80, 24), pytest.param((44, 12), marks=pytest.mark.slow)], ids=str
@@ -144,6 +145,7 @@ def test_it_plays_at_a_speed_and_is_held_by_space(
     assert terminal.restored
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-4", "CLI-11")
 def test_in_a_pipe_it_is_text_at_once_and_mistakes_are_told(
     model_server: ModelServer, tmp_path: Path

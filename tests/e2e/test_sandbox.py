@@ -54,6 +54,7 @@ def test_off_is_off(model_server: ModelServer, work: Path, tmp_path: Path) -> No
     assert "sandbox" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-7", "UI-7")
 def test_the_chat_asks_for_more_access_each_time_and_tells_the_state(
     model_server: ModelServer, chat: Chat, tmp_path: Path
@@ -77,6 +78,7 @@ def test_the_chat_asks_for_more_access_each_time_and_tells_the_state(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-15", "UI-4")
 def test_the_users_own_command_has_nothing_of_what_was_set_inside(
     model_server: ModelServer, chat: Chat, work: Path

@@ -31,6 +31,7 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-1", "CTX-2", "SEC-1")
 def test_skills_of_all_places_reach_the_model_and_their_files_can_be_read(
     repository: Path, home: Path
@@ -55,6 +56,7 @@ def test_skills_of_all_places_reach_the_model_and_their_files_can_be_read(
     assert "is ignored" in untrusted.stderr and "sub/.agents" in untrusted.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-14", "EXT-3", "SEC-4")
 def test_a_command_is_resolved_in_one_shot_with_what_it_runs_and_names(
     tmp_path: Path, home: Path
@@ -78,6 +80,7 @@ def test_a_command_is_resolved_in_one_shot_with_what_it_runs_and_names(
     assert "haiku" not in server.requests[1].body["model"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-14", "CLI-7", "EXT-3")
 def test_a_command_that_may_not_run_sends_nothing(tmp_path: Path, home: Path) -> None:
     write(home, ".agents/commands/ship.md", "Ship.\n!`touch made`")
@@ -132,6 +135,7 @@ def test_skills_are_called_by_messages_of_a_program_too(tmp_path: Path, home: Pa
     assert facts_of(server.requests[1]).prompts == [first, "plain"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-17", "SEC-1")
 def test_a_trusted_repository_that_has_changed_is_asked_about_again(
     repository: Path, home: Path
@@ -204,6 +208,7 @@ def test_scripts_of_a_skill_run_in_the_sandbox(tmp_path: Path, home: Path) -> No
     assert "it-ran" in next(iter(facts_of(server.requests[1]).results.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CTX-2", "EXT-1", "EXT-2")
 def test_twenty_skills_cost_at_most_8000_characters_and_are_parsed_once(
     tmp_path: Path, home: Path

@@ -35,6 +35,7 @@ def use(command: str) -> None:
     (home() / "line.py").write_text(SCRIPT)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-10", "SEC-10")
 def test_what_the_command_prints_stands_at_the_bottom(
     model_server: ModelServer, chat: Chat, work: Path

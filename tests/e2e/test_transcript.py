@@ -34,6 +34,7 @@ def counted(chat: Chat, tmp_path: Path, **env: str) -> Terminal:
     return terminal
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-12", "UI-2")
 def test_ctrl_o_shows_the_session_at_its_last_call_and_unfolds_thinking(
     chat: Chat, tmp_path: Path
@@ -82,6 +83,7 @@ def test_a_signal_ends_the_chat_while_its_own_pager_is_open(chat: Chat, tmp_path
     assert terminal.restored
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-8", "REC-4")
 def test_a_resumed_chat_shows_the_conversation_as_it_was(chat: Chat, tmp_path: Path) -> None:
     terminal = counted(chat, tmp_path)

@@ -63,6 +63,7 @@ def test_a_rule_for_a_host_is_no_rule_for_another(
     assert [d["tool_name"] for d in result_of(done)["permission_denials"]] == ["web_fetch"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "SEC-6", "SEC-11")
 def test_a_person_is_shown_the_very_url_and_says_yes_to_the_host(
     model_server: ModelServer, canary: WebServer, chat: Chat

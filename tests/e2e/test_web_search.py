@@ -60,6 +60,7 @@ def test_a_searxng_server_of_the_users_is_asked_when_a_rule_allows_it(tmp_path: 
     check_sessions()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-8", "CLI-7")
 def test_without_a_yes_nothing_leaves_and_a_rule_denies(tmp_path: Path) -> None:
     for extra in ((), ("--yolo", "--deny-tool", "web_search")):
@@ -72,6 +73,7 @@ def test_without_a_yes_nothing_leaves_and_a_rule_denies(tmp_path: Path) -> None:
         assert [each["tool_name"] for each in denied] == ["web_search"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-8")
 def test_a_yes_to_a_search_holds_for_the_session(model_server: ModelServer, chat: Chat) -> None:
     with JsonServer({"GET /search": SEARXNG}) as engine:
@@ -95,6 +97,7 @@ ENGINES: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-8", "SEC-9")
 @pytest.mark.parametrize("name", list(ENGINES))
 def test_an_engine_gets_its_own_key_and_nobody_else_does(name: str, tmp_path: Path) -> None:
@@ -187,6 +190,7 @@ def test_a_service_that_has_no_search_is_one_failed_call(tmp_path: Path) -> None
     check_sessions()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-8", "CTX-2")
 def test_the_tool_is_there_where_something_can_search(tmp_path: Path) -> None:
     def offered(**env: str) -> bool:
@@ -232,6 +236,7 @@ def test_what_a_search_costs_counts_against_the_budget_of_the_turn(tmp_path: Pat
     check_sessions()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-8", "EXT-7")
 def test_a_search_that_is_refused_asks_for_the_key_again(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
@@ -260,6 +265,7 @@ def test_a_search_that_is_refused_asks_for_the_key_again(tmp_path: Path) -> None
     assert "It is so." in sent
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-8")
 def test_a_sub_agent_searches_too(tmp_path: Path) -> None:
     task = call("task", {"description": "Look", "prompt": "find x"})

@@ -82,6 +82,7 @@ async def _use(configured: McpServer, cwd: Path, era: str, version: str) -> None
             assert "The MCP server ex asks: Who are you?" in user.asked[0][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("era", "version"), ERAS)
 def test_a_server_of_the_sdk_is_used_over_stdio(tmp_path: Path, era: str, version: str) -> None:
     pytest.importorskip("mcp_types")
@@ -206,6 +207,7 @@ def test_a_user_who_does_not_answer_has_not_agreed_to_what_the_server_would_like
     assert answered == {"action": "decline"}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13")
 def test_a_server_does_not_decide_that_it_is_called_without_a_pause() -> None:
     decoder = SseDecoder()

@@ -65,6 +65,7 @@ def test_a_server_that_hangs_is_an_error_of_its_own_call_and_of_no_other(tmp_pat
     asyncio.run(play())
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CAN-6")
 def test_a_cancel_reaches_the_server_and_tells_what_it_had_said(tmp_path: Path) -> None:
     pytest.importorskip("mcp_types")

@@ -185,6 +185,7 @@ async def test_scopes_are_those_of_the_refusal_and_grow_with_what_is_wanted(
     assert set(remote.authorized[-1]["scope"].split()) == {"read", "offline_access", "write"}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-5")
 async def test_an_ended_token_is_renewed_before_it_is_used_and_after_a_refusal(
     remote: OAuthServer, vault: LoginVault
@@ -246,6 +247,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-5")
 async def test_processes_that_renew_one_rotating_token_at_once_all_go_on(
     remote: OAuthServer, paths: Paths, vault: LoginVault

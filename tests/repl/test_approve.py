@@ -160,6 +160,7 @@ def test_the_reason_stays_one_line() -> None:
     assert len(why) < 500
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-6", "UI-7")
 def test_all_of_a_long_command_can_be_viewed_before_the_answer(start: Start) -> None:
     terminal = start(PAGER="/bin/cat")

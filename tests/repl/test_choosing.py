@@ -57,6 +57,7 @@ def test_texts_are_searched_and_the_chosen_one_is_previewed(start: Start) -> Non
     at_prompt(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-8", "OPS-1")
 @pytest.mark.parametrize(("rows", "cols"), [("12", "20"), ("6", "30"), ("40", "120")])
 def test_every_window_has_room_for_the_choice(start: Start, rows: str, cols: str) -> None:
@@ -170,6 +171,7 @@ def test_a_theme_is_previewed_and_leaving_takes_it_back(start: Start) -> None:
     terminal.wait_for("Theme auto")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-11")
 @pytest.mark.parametrize(
     ("command", "typed", "shown"),

@@ -53,6 +53,7 @@ def test_a_running_command(start: Start, size: Size) -> None:
     check(terminal, "running", size)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-7", "UI-2")
 def test_an_approval_of_a_change(start: Start, size: Size) -> None:
     terminal = begin(start, size)

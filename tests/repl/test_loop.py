@@ -266,6 +266,7 @@ def test_a_paste_while_the_agent_works_is_not_sent_line_by_line(
     assert "You said" not in terminal.text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_earlier_prompts_survive_a_restart_and_are_found_with_ctrl_r(
     start: Start, tmp_path: Path

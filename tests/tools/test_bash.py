@@ -100,6 +100,7 @@ def test_the_state_outlives_the_process_as_plain_json(tmp_path: Path) -> None:
     assert text.startswith(f"{tmp_path}/sub\n1\n")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-11", "OPS-1")
 @pytest.mark.parametrize(
     "ending",

@@ -44,6 +44,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-10")
 @pytest.mark.parametrize(
     ("pattern", "found"),

@@ -107,6 +107,7 @@ def test_bad_input_is_an_error_with_advice(
     assert re.search(advice, text_of(output)), text_of(output)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-10")
 @pytest.mark.parametrize(
     ("pattern", "line"),
@@ -183,6 +184,7 @@ def test_the_call_reads_in_a_line_and_names_where_it_looks(project: Path) -> Non
     assert TOOL.definition.asks is Asks.NOTHING
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-17")
 def test_a_search_finds_what_reading_shows_in_any_encoding(tmp_path: Path) -> None:
     text = "un café\nplain\nnoël café\n"

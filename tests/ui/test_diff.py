@@ -135,6 +135,7 @@ def test_control_characters_are_taken_out_or_spelt_out() -> None:
     assert diff_lines(text, PLAIN, exact=True)[1:] == ["    1 - a<U+001B>[2J", "    1 + a<U+202E>"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-2", "SEC-13")
 def test_huge_lines_and_huge_diffs_are_no_work_and_lose_nothing() -> None:
     long = "word " * (MAX_TOKENS * 1000)

@@ -124,6 +124,7 @@ def paragraphs(number: int, seed: int = 7) -> str:
     return "\n\n".join(out)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 @pytest.mark.parametrize("piece", [7, 1, 400])
 def test_a_long_answer_costs_less_than_three_times_its_bytes_and_never_clears(piece: int) -> None:
@@ -145,6 +146,7 @@ def test_a_long_answer_costs_less_than_three_times_its_bytes_and_never_clears(pi
     assert clears <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 def test_at_thirty_frames_a_second_the_bytes_are_near_those_of_the_text() -> None:
     """Chunks of 5 characters, 200 a second: 33 characters in a frame."""

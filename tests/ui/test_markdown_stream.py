@@ -27,6 +27,7 @@ def words_of(rows: Sequence[str]) -> list[str]:
     return re.sub(r"[│▎•]|\x1b\[[\d;]*m", " ", " ".join(rows)).split()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 @settings(max_examples=200)
 @given(st.lists(MARKDOWN, max_size=4).map("".join), CUTS, st.sampled_from([12, 40, 80]))
@@ -134,6 +135,7 @@ def test_a_table_is_aligned_where_it_fits_and_told_in_lines_where_it_does_not() 
     assert words_of(narrow)[-2:] == ["Count:", "12345"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 @settings(max_examples=100)
 @given(st.lists(st.lists(WORDS.map(" ".join), min_size=3, max_size=3), max_size=16))

@@ -74,6 +74,7 @@ def check(seed: int, blocks: int, *, reflows: bool, least: Size, most: Size) -> 
     assert numbers_of(shown) == numbers_of(text)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1", "OPS-1")
 @pytest.mark.parametrize("reflows", [True, False])
 @pytest.mark.parametrize("seed", range(8))

@@ -45,6 +45,7 @@ def test_what_comes_out_holds_no_control_and_no_surrogate(text: str) -> None:
     out.encode()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-10")
 @settings(max_examples=300)
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=12))

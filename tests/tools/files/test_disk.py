@@ -200,6 +200,7 @@ with Transaction(workspace, FileLedger()) as change:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-8", "TOOL-9")
 @pytest.mark.parametrize("unnamed", ["yes", "no"])
 def test_what_a_kill_leaves_is_cleared_away_and_no_file_is_lost(

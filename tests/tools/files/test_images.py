@@ -18,6 +18,7 @@ from tests.support.histories import png
 from tests.support.poisons import HOPELESS, IMAGES, moving, saved
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-8")
 @pytest.mark.parametrize("name", IMAGES)
 def test_a_poisoned_image_is_mended_or_given_up(name: str) -> None:
@@ -55,6 +56,7 @@ def test_a_photo_is_turned_as_the_camera_says() -> None:
     assert facts.height > facts.width
 
 
+@pytest.mark.slow
 def test_what_is_transparent_becomes_white_in_a_photo() -> None:
     noise = Image.effect_noise((1_900, 1_900), 90)
     picture = Image.merge("RGBA", (noise, noise.rotate(90), noise.rotate(180), noise))
@@ -90,6 +92,7 @@ def test_16_bit_greys_are_scaled() -> None:
         assert picture.getextrema() == (255, 255)
 
 
+@pytest.mark.slow
 def test_the_loop_goes_on_while_an_image_is_decoded() -> None:
     async def main() -> int:
         ticks = 0

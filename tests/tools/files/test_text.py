@@ -16,6 +16,7 @@ from agentcli.tools.files.text import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-8")
 @settings(max_examples=200, deadline=None)
 @given(

@@ -112,6 +112,7 @@ def test_the_same_lines(tree: Path, pattern: str, context: int) -> None:
     assert theirs.ending is ours.ending is Ending.EXITED
 
 
+@pytest.mark.slow
 @needs_rg
 @pytest.mark.spec("TOOL-10")
 @pytest.mark.parametrize(
@@ -125,6 +126,7 @@ def test_the_same_files(tree: Path, glob: str | None) -> None:
     assert not [line for line in ours.lines if line.path.startswith(".git/")]
 
 
+@pytest.mark.slow
 @needs_rg
 @pytest.mark.spec("TOOL-10")
 def test_the_same_for_case_single_files_and_limits(tree: Path) -> None:

@@ -56,6 +56,7 @@ def test_a_form_feed_of_facts_is_not_put_before_the_page() -> None:
     assert markdown("").text == ""
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13")
 @pytest.mark.parametrize(
     "piece",
@@ -77,6 +78,7 @@ def test_hostile_html_ends_and_is_bounded(piece: str) -> None:
     assert len(done.text) <= MAX_MARKDOWN_CHARS + 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13")
 def test_what_the_converter_gives_up_is_shown_as_bare_text() -> None:
     depth = 200_000
