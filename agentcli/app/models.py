@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from agentcli.config.settings import Settings
 from agentcli.domain.cancel import CancelToken
@@ -50,7 +50,8 @@ LOCAL_FIRST_TOKEN_S = 600.0
 _UNAUTHORIZED = 401
 
 
-class Chosen(NamedTuple):
+@frozen
+class Chosen:
     """Who answers, and lines for the user about it."""
 
     provider: Provider
@@ -247,11 +248,12 @@ class SessionModels:
         ``earlier`` is the resumed session's. The offline assistant is nobody's choice: it gives
         way to a real model as soon as there is one.
         """
-        provider, model, notices = await self._first(wanted, earlier)
-        if isinstance(provider, _Prepared) and not provider.is_settled:
-            model, warning = await provider.measured(model)
-            notices = (*notices, warning) if warning else notices
-        return Chosen(provider, model, notices)
+        chosen = await self._first(wanted, earlier)
+        provider, notices = chosen.provider, chosen.notices
+        if not isinstance(provider, _Prepared) or provider.is_settled:
+            return chosen
+        model, warning = await provider.measured(chosen.model)
+        return Chosen(provider, model, (*notices, warning) if warning else notices)
 
     def _given(self, provider: Provider, name: str) -> tuple[Provider, ModelInfo]:
         """The program's own provider: it stays the program's to close."""
@@ -270,8 +272,9 @@ class SessionModels:
             try:
                 return Chosen(*self.choose(earlier))
             except ConfigError as error:
-                provider, model, _ = await self._default()
-                return Chosen(provider, model, (f"{error.message}: {model.id} answers instead",))
+                other = await self._default()
+                notice = f"{error.message}: {other.model.id} answers instead"
+                return replace(other, notices=(notice,))
         return await self._default()
 
     async def _default(self) -> Chosen:

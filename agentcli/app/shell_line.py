@@ -6,7 +6,7 @@ then it waits in the session file, so that it survives a crash (UI-4).
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Callable
 
 from agentcli.domain.cancel import CancelToken
@@ -40,7 +40,7 @@ async def run_line(
             on_output(event.text)
 
     calls = ToolCalls(conversation.parts, conversation.history, token, emit)
-    call = ToolCall(f"shell_{uuid.uuid4().hex}", "bash", {"command": command})
+    call = ToolCall(f"shell_{os.urandom(16).hex()}", "bash", {"command": command})
     try:
         return await calls.run_by_hand(call)
     except TurnCancelled:
@@ -57,7 +57,7 @@ async def run_asked(
     if conversation.parts.toolbox.get("bash") is None:
         raise UsageError("the shell tool is switched off", "see tools in the configuration")
     calls = ToolCalls(conversation.parts, conversation.history, token, emit)
-    call = ToolCall(f"shell_{uuid.uuid4().hex}", "bash", {"command": command})
+    call = ToolCall(f"shell_{os.urandom(16).hex()}", "bash", {"command": command})
     output, is_refused = await calls.run_asked(call)
     if is_refused:
         shown = one_line(command, MOST_SHOWN)

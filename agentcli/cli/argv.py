@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.values import frozen
 
 PROMPT_COMMANDS = frozenset({"acp", "chat", "run", "resume"})
 # name -> one line of help; cli.main knows where each one lives
@@ -74,7 +74,8 @@ _TOOLS = {
 _RULE = LazyPattern(r"[^\s,()]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?")
 
 
-class Invocation(NamedTuple):
+@frozen
+class Invocation:
     """What to run. ``front`` are the options before a command that takes no prompt."""
 
     command: str

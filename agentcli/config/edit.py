@@ -96,7 +96,7 @@ def _with_value_among(
     """
     lines = text.split("\n")
     aside: dict[str, str] = {}
-    is_read = any(leaf == path for leaf, _ in leaves(parse_leniently(text, Path()).document))
+    is_read = any(leaf == path for leaf, _ in leaves(parse_leniently(text, Path())[0]))
     unread = sorted((each for each in mistakes if each.lines[0]), key=lambda each: each.lines)
     for number, each in reversed(list(enumerate(unread))):
         first, last = each.lines[0] - 1, each.lines[1]

@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.values import frozen
 
 _POSITION = LazyPattern(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = LazyPattern(r"^\s*\[\[?\s*(?P<path>[^\[\]]+?)\s*\]\]?\s*(#.*)?$")
@@ -59,7 +60,8 @@ def read_text(path: Path) -> str | None:
         raise ConfigError(f"cannot read {path}: {reason}", "check its permissions") from error
 
 
-class Mistake(NamedTuple):
+@frozen
+class Mistake:
     """What is wrong at a place of a file, in words of its own.
 
     ``lines`` are the first and the last line of the statement (from 1); ``key`` is the key or the
@@ -75,20 +77,12 @@ class Mistake(NamedTuple):
     is_table: bool = False
 
 
-class Lenient(NamedTuple):
-    """What of a file could be read, what is wrong with the rest, and the text without that."""
-
-    document: dict[str, Any]
-    mistakes: list[Mistake]
-    text: str
-
-
 def refusal(path: Path, mistakes: Sequence[Mistake]) -> ConfigError:
     """The error that lists all ``mistakes`` of a file, in the order of its lines."""
     if len(mistakes) == 1:
         only = mistakes[0]
         return ConfigError(f"{path}:{only.line}:{only.column}: {only.what}", only.advice)
-    listed = sorted(dict.fromkeys(mistakes))
+    listed = sorted(dict.fromkeys(mistakes), key=lambda each: (each.line, each.column, each.what))
     lines = tuple(f"line {each.line}: {each.what}" for each in listed)
     others = [each.advice for each in listed if each.advice != REPAIR]
     advice = "; ".join(dict.fromkeys([*others, REPAIR_ALL]))
@@ -103,8 +97,8 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     return document
 
 
-def parse_leniently(text: str, path: Path) -> Lenient:
-    """What of ``text`` can be read, and what is wrong with the rest, statement by statement.
+def parse_leniently(text: str, path: Path) -> tuple[dict[str, Any], list[Mistake], str]:
+    """What of ``text`` can be read, what is wrong with the rest, and the text without that.
 
     Raises ``ConfigError`` for a document that is nested too deep.
     """
@@ -123,12 +117,12 @@ def parse_leniently(text: str, path: Path) -> Lenient:
             mistake = _mistake(str(error), lines)
             mistakes.append(mistake)
             if len(mistakes) == MOST_MISTAKES or not _leave_out(lines, mistake):
-                return Lenient({}, mistakes, "")
+                return {}, mistakes, ""
     level: list[Any] = [document]
     for _ in range(MAX_DEPTH):
         level = [below for value in level for below in _within(value)]
         if not level:
-            return Lenient(document, mistakes, "\n".join(lines))
+            return document, mistakes, "\n".join(lines)
     raise too_deep
 
 
@@ -347,7 +341,8 @@ _LISTS = frozenset({KeyKind.LIST, KeyKind.PLACES})
 _PLACE = r"~?/+[^/]"
 
 
-class Key(NamedTuple):
+@frozen
+class Key:
     """One key. ``minimum`` bounds numbers; ``choices`` lists all that is valid, if it is a list.
 
     ``shared``: a trusted project may say it too; ``added``: it then adds to the user's list, and

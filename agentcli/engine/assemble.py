@@ -8,8 +8,8 @@ is marked malformed (LOOP-9).
 
 from __future__ import annotations
 
+import os
 import re
-import uuid
 from collections.abc import Set as AbstractSet
 from sys import getsizeof
 from typing import Any
@@ -165,7 +165,7 @@ class Assembler:
     def _new_id(self, proposed: str) -> str:
         call_id = _BAD_IN_ID.sub("_", proposed)[:_ID_LENGTH]
         if not call_id or call_id in self._taken:
-            call_id = f"call_{uuid.uuid4().hex}"
+            call_id = f"call_{os.urandom(16).hex()}"
         self._taken.add(call_id)
         return call_id
 

@@ -12,13 +12,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import ProviderConfig
 from agentcli.domain.secrecy import is_secret
+from agentcli.domain.values import frozen
 from agentcli.providers._registry import BUILT_IN, COMMAND
 from agentcli.wire.http import Endpoint, Refusal
 
@@ -142,7 +143,8 @@ _TAGS = r"(?is)<(script|style)\b.*?</\1>|<[^>]*>"
 _TITLE = r"(?is)<title[^>]*>(.*?)</title>"
 
 
-class Complaint(NamedTuple):
+@frozen
+class Complaint:
     """What an error body says: its machine-readable type and code, and its text.
 
     ``retry_after_s`` is the wait that the body asks for; ``is_daily`` tells a limit that stays
@@ -449,7 +451,8 @@ def unusable_key(endpoint: Endpoint) -> ProviderError:
 # --- what Google adds: a status word, a reason, when to try again ---------------------------
 
 
-class _GoogleFacts(NamedTuple):
+@frozen
+class _GoogleFacts:
     """``type`` is the reason where it says more than the status, else the status word.
 
     ``is_daily``: the limit does not pass today.

@@ -18,11 +18,11 @@ from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Provider, ProviderConfig
+from agentcli.domain.values import frozen
 
 OFFLINE_MODEL = "offline/assistant"
 _HERE = Path(__file__).parent
@@ -38,7 +38,8 @@ _LABEL = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 _AUTH_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
-class ProviderSpec(NamedTuple):
+@frozen
+class ProviderSpec:
     """A provider that needs no configuration. ``kind`` names the module that speaks to it.
 
     ``key_envs``: the first that is set wins. An empty ``default_model`` means that one has to be

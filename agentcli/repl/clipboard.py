@@ -18,7 +18,6 @@ import subprocess
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -204,7 +203,7 @@ def _kept(data: bytes, wanted: Path | None) -> Path:
             if old.stat().st_mtime < time.time() - KEPT_S:
                 old.unlink(missing_ok=True)
         kind = facts_of(data).media_type.removeprefix("image/")
-        path = directory / f"clipboard-{uuid.uuid4().hex[:8]}.{kind}"
+        path = directory / f"clipboard-{os.urandom(4).hex()}.{kind}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
             file.write(data)

@@ -7,8 +7,8 @@ runs only while the agent works: between the first and the terminal event of a t
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -372,7 +372,7 @@ class TurnView:
         ``AgentError``.
         """
         summary = fit(clean_line(command), _SUMMARY_COLUMNS)
-        call = ToolCall(f"typed-{uuid.uuid4().hex}", "bash", {"command": command})
+        call = ToolCall(f"typed-{os.urandom(16).hex()}", "bash", {"command": command})
         started = time.monotonic()
 
         async def run(token: CancelToken) -> ToolOutput:

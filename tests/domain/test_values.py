@@ -146,3 +146,40 @@ def test_state_changes_and_is_compared_as_a_dataclass_is() -> None:
         hash(ours)
     with pytest.raises(AttributeError):
         ours.other = 1  # type: ignore[attr-defined]  # that it fails is the point
+
+
+def test_the_first_values_of_a_kind_are_made_as_the_hundredth_is() -> None:
+    @frozen
+    class Fresh:
+        x: int
+        y: str = "y"
+        z: list[int] = field(default_factory=list)
+        sum: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "sum", self.x + len(self.z))
+
+    wrong: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((), {}),
+        ((1, "a", [], 4), {}),
+        ((1,), {"x": 1}),
+        ((1,), {"nope": 1}),
+        ((1,), {"sum": 1}),
+    ]
+    seen = []
+    for _ in range(100):
+        seen += [Fresh(1), Fresh(x=1), Fresh(1, "y"), Fresh(1, z=[]), Fresh(z=[], y="y", x=1)]
+        assert len({id(each.z) for each in seen}) == len(seen)
+    assert all(each == seen[0] and each.sum == 1 for each in seen)
+    for arguments, named in wrong:
+
+        @frozen
+        class Other:
+            x: int
+            y: str = "y"
+            z: list[int] = field(default_factory=list)
+            sum: int = field(init=False)
+
+        for kind in (Other, Fresh):
+            with pytest.raises(TypeError):
+                kind(*arguments, **named)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
@@ -468,7 +468,8 @@ _REACT = _headed(r"[ \t]*([\w.-]+)[ \t]*\n\s*Action Input:[ \t]*\s*")
 # --- the table ------------------------------------------------------------------------------
 
 
-class Form(NamedTuple):
+@frozen
+class Form:
     """What a form begins with, and what reads the rest.
 
     ``at_start``: only as the first word of a reply (in a text protocol: of a line). ``asked``:
