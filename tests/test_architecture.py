@@ -46,10 +46,11 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "repl": ({"domain", "app", "ui"}, {"prompt_toolkit"}),
     "headless": ({"domain", "app", "ui"}, set()),
     "acp": ({"domain", "app", "rpc"}, set()),
+    "fleet": ({"domain", "app", "process", "ui"}, set()),
     "cli": (
         {
             *{"domain", "policy", "process", "wire", *FLOOR_3},
-            *{"ui", "app", "api", "repl", "headless", "acp"},
+            *{"ui", "app", "api", "repl", "headless", "acp", "fleet"},
         },
         {"typer"},
     ),

@@ -75,6 +75,8 @@ class Opener:
     async def _wanted(self) -> str | None:
         options = self.options
         if options.resume:
+            if options.begins_missing and not self.files.path_of(options.resume).exists():
+                return None
             return await self.files.resolve(options.resume)
         if options.new or options.no_session:
             return None
@@ -106,7 +108,7 @@ class Opener:
     async def _new(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
         now = time.time()
         info = SessionInfo(
-            id=self.files.new_id(),
+            id=(self.options.begins_missing and self.options.resume) or self.files.new_id(),
             title="",
             cwd=str(self.options.cwd),
             created_at=now,

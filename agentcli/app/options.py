@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @frozen
 class SessionOptions:
-    """What is asked for; ``None`` leaves it to the settings (CLI-3)."""
+    """What is asked for; ``None`` leaves it to the settings (CLI-3).
+
+    ``begins_missing``: where there is no session ``resume``, one with this id begins.
+    """
 
     cwd: Path
     model: str | None = None
@@ -38,6 +41,7 @@ class SessionOptions:
     max_steps: int | None = None
     max_budget_usd: float | None = None
     resume: str | None = None
+    begins_missing: bool = False
     continue_latest: bool = False
     fork: bool = False
     new: bool = False

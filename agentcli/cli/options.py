@@ -27,6 +27,7 @@ FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
 MODES = ("default", "accept-edits", "auto", "plan", "yolo")
 SANDBOXES = ("auto", "bwrap", "landlock", "off")
+_LONGEST_ID = 64
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -324,6 +325,14 @@ class RunOptions(SharedOptions):
         bool,
         Option("--include-partial-messages", "With stream-json output: send the answer in pieces."),
     ] = False
+    session_id: Annotated[
+        str | None,
+        Option(
+            "--session-id",
+            "Begin the session ID; where it exists already, bring it to its end, once.",
+            "ID",
+        ),
+    ] = None
     json_schema: Annotated[
         str | None,
         Option(
@@ -387,11 +396,29 @@ class RunOptions(SharedOptions):
         number("--max-budget-usd", self.max_budget_usd, float)
         number("--timeout", self.timeout, float)
         super().check()
+        if self.session_id is not None:
+            self._check_session_id(self.session_id)
         if self.resume == "":
             raise UsageError(
                 "--resume needs a session here",
                 "agent sessions list shows them; --continue takes the newest",
             )
+
+    def _check_session_id(self, given: str) -> None:
+        letters = given.replace("-", "")
+        is_id = given.isascii() and letters.isalnum() and given[0] != "-"
+        if not is_id or len(given) > _LONGEST_ID:
+            raise UsageError(f"--session-id {given} is no id", "give a UUID, as uuidgen makes one")
+        others = {
+            "--continue": self.continue_,
+            "--resume": self.resume is not None,
+            "--session": self.session is not None,
+            "--new": self.new,
+            "--no-session": self.no_session,
+            "--input-format": self.speaks_json,
+        }
+        if other := next(compress(others, others.values()), None):
+            raise UsageError(f"--session-id and {other} exclude each other", "give one of them")
 
     def timeout_s(self) -> float | None:
         """Seconds that the run may take; ``None``: no limit."""

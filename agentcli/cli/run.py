@@ -50,6 +50,7 @@ def run(options: RunCommand) -> int:
         redact_known=REDACTOR.redact_known,
         words=tuple(options.prompt or ()),
         takes_up_session=bool(options.continue_ or options.session or options.resume),
+        once=options.session_id is not None,
         output_format=options.output_format,
         partial_messages=options.include_partial_messages,
         only_result=options.json_schema is not None,

@@ -96,8 +96,10 @@ class RunRequest:
     ``prepare`` reads settings and files, which may fail or wait; it says where the session works
     and gives what opens it. ``redact`` takes out of a text
     what is a key or looks like one, ``redact_known`` only what is one. ``takes_up_session``: an
-    earlier session goes on, so that no prompt is needed. ``is_raw``: the text of the answer is
-    written as it is, control sequences too. The last two are for messages on stdin.
+    earlier session goes on, so that no prompt is needed. ``once``: the prompt is asked once in its
+    session, however often the run is begun; its cost is that of the session. ``is_raw``: the text
+    of the answer is written as it is, control sequences too. The last two are for messages on
+    stdin.
     """
 
     prepare: Callable[[], tuple[Path, OpenSession]]
@@ -105,6 +107,7 @@ class RunRequest:
     redact_known: Redact
     words: tuple[str, ...] = ()
     takes_up_session: bool = False
+    once: bool = False
     output_format: str = "text"
     partial_messages: bool = False
     only_result: bool = False
@@ -215,6 +218,8 @@ class OneShot:
             session.add_listener(self._on_event)
             try:
                 end = await self._work(session, message)
+                if self._request.once:
+                    end = replace(end, summary=replace(end.summary, cost_usd=session.cost_usd))
                 # before the session closes: nobody waits for processes that are being ended
                 self._end(end)
             finally:
@@ -252,12 +257,24 @@ class OneShot:
 
     async def _work(self, session: Session, message: UserMessage | None) -> RunEnd:
         """What the session was opened for: one turn."""
+        if self._request.once and session.resumed is not None:
+            return await self._once_more(session, message)
         words = " ".join(self._request.words).strip()
         if message is not None and message.parts[0] == TextPart(words) and words.startswith("/"):
             return await self._answer(session, message, self._token)
         if message is not None:
             message = await with_attachments(message, self._request.words, self._cwd)
             message = await session.with_resources(message, words, self._token)
+        return await self._turn(session, message, self._token)
+
+    async def _once_more(self, session: Session, message: UserMessage | None) -> RunEnd:
+        """The run was begun before: what it came to, or else the rest of it."""
+        from agentcli.app.earlier_end import can_continue, earlier_end
+
+        if (earlier := earlier_end(session, wants_result=self._request.only_result)) is not None:
+            return ended_by(earlier.event, unattended=earlier.unattended)
+        if can_continue(session):
+            message = None
         return await self._turn(session, message, self._token)
 
     async def _answer(

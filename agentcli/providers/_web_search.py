@@ -44,18 +44,18 @@ _ASKED = (
 Json = Mapping[str, Any]
 
 
-class Engine(NamedTuple):
+class SearchEngine(NamedTuple):
     """A service that searches; ``key_env`` is empty where none is needed."""
 
     base_url: str
     key_env: str
 
 
-ENGINES: Mapping[str, Engine] = {
-    "searxng": Engine("", ""),
-    "brave": Engine("https://api.search.brave.com", "BRAVE_API_KEY"),
-    "tavily": Engine("https://api.tavily.com", "TAVILY_API_KEY"),
-    "exa": Engine("https://api.exa.ai", "EXA_API_KEY"),
+ENGINES: Mapping[str, SearchEngine] = {
+    "searxng": SearchEngine("", ""),
+    "brave": SearchEngine("https://api.search.brave.com", "BRAVE_API_KEY"),
+    "tavily": SearchEngine("https://api.tavily.com", "TAVILY_API_KEY"),
+    "exa": SearchEngine("https://api.exa.ai", "EXA_API_KEY"),
 }
 
 

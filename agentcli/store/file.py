@@ -74,6 +74,8 @@ class SessionFile:
 
         def build(temporary: Path, _descriptor: int) -> T:
             self._lock = WriterLock.acquire(self.path)
+            if self.path.exists():
+                raise FileExistsError(errno.EEXIST, "there is such a file already", str(self.path))
             with contextlib.closing(connect_unseen(temporary)) as db:
                 seals.prepare(db, self.path.stem, self.seal)
                 db.execute("BEGIN")
@@ -84,8 +86,6 @@ class SessionFile:
             return result
 
         disk.ensure_directory(self.path.parent)
-        if self.path.exists():
-            raise FileExistsError(errno.EEXIST, "there is such a file already", str(self.path))
         try:
             result = publish(self.path, build)
         except BaseException:
