@@ -216,7 +216,7 @@ async def _build(
         listeners,
         lambda: conversation.model.id,
     )
-    known, memory = await project_memory(
+    known, memory, about_memory = await project_memory(
         settings,
         store,
         (workspace, policy, toolbox),
@@ -307,6 +307,7 @@ async def _build(
         *await sandbox_banner(sandbox, wanted=options.interactive and "bash" in names),
         *(await plan_notice(store) if resumed and options.interactive else ()),
         *plugin_notices,
+        *about_memory,
         *(filter(None, [policy.take_auto_notice()]) if settings.sandbox == SandboxKind.OFF else ()),
     ]
     if hooks is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agentcli.domain.clean import one_line
 from agentcli.domain.events import PromptRecorded
 from agentcli.engine.parts import Lazy
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 MEMORY_KEY = "project_memory"
 _KNOWN = "Project memory: what the user has told earlier sessions of this project"
+_CLAIMED = (
+    ": the directory has that remote but no commit that its memory knows, so that is not used"
+    " - if it is your clone: /memory join"
+)
 
 
 async def project_memory(
@@ -37,8 +42,8 @@ async def project_memory(
     keeper: Callable[[], FileKeeper | None],
     *,
     resumed: bool,
-) -> tuple[str, Lazy[ProjectMemory] | None]:
-    """What the prompt says of it, and the port of the tool; nothing where it is switched off.
+) -> tuple[str, Lazy[ProjectMemory] | None, tuple[str, ...]]:
+    """What the prompt says of it, the port of the tool, notices; nothing where it is switched off.
 
     A session goes on with what it has read at its start: its prefix stays the same. ``hearing`` is
     where its events go, and what tells whether a prompt is a file's text.
@@ -47,7 +52,7 @@ async def project_memory(
     workspace, policy, toolbox = place
     if not settings.memory:
         toolbox.unregister("memory")
-        return "", None
+        return "", None, ()
     said: list[UserMessage] = []
     base = settings.paths.memory_dir
 
@@ -62,15 +67,19 @@ async def project_memory(
         return SessionMemory(base, workspace.cwd, listeners.session_id, secrets, keeper, said)
 
     listeners.add(hear)
+    notices: tuple[str, ...] = ()
     known = await store.get(MEMORY_KEY) if resumed else ""
     if base.is_dir() and (known or not resumed):
         from agentcli.store.memory import MemoryFiles
 
         files = await asyncio.to_thread(MemoryFiles, base, workspace.cwd)
         policy.free_to_read += (files.directory,)
+        if files.claimed:
+            notices = (f"{one_line(files.remote)}{_CLAIMED}",)
         if not resumed and (known := await asyncio.to_thread(files.prompt)):
             await store.set(MEMORY_KEY, known)
-    return f"{_KNOWN}\n{known}" if known and isinstance(known, str) else "", Lazy(make)
+    text = f"{_KNOWN}\n{known}" if known and isinstance(known, str) else ""
+    return text, Lazy(make), notices
 
 
 def find_in_memory(base: Path, text: str, limit: int) -> Sequence[tuple[str, str, bool]]:

@@ -51,12 +51,15 @@ _SENTENCE_END = re.compile("[.!?;\u2026\u3002\uff01\uff1f]+(?=\\s|$)|\n+")
 _MARKS = re.compile("[`*_\"'\u2018\u2019\u201c\u201d\u00ab\u00bb]+")
 # what asks for it to be kept, and is no part of it
 _REQUEST = re.compile(
-    r"(?:(?:please|also|and|ok|okay|hey|now|bitte|could you|can you) )*"
+    r"(?:(?:no|nope|actually|wrong|sorry|nein|doch)[ ]*[,:]+ *)?"
+    r"(?:(?:(?:please|also|and|ok|okay|hey|now|bitte|could you|can you)[ ,]*)*"
     r"(?:remember|memori[sz]e|note|keep in mind|take note|bear in mind|dont forget"
     r"|never forget|for the record|save to memory|add to memory|correction|from now on"
-    r"|merke? dir|denk daran|vergiss nicht|notiere?)"
-    r"(?:[ ,]*(?:this|that|dass|it|for later|for next time|for (?:this|the) project|forever"
-    r"|please|bitte))*[ ,]*(?::| -)?\s*"
+    r"|merke? dir|denk daran|vergiss nicht|notiere?)\b)?"
+)
+_FILLER = re.compile(
+    r"[ ,]*(?:\b(?:this|that|dass|it|for later|for next time|for (?:this|the) project|forever"
+    r"|please|bitte|to)\b|:| - )"
 )
 _TELLS = re.compile(r"(?i)\b(?:pass(?:word|phrase|wort)|pin|secret|token|api[ _-]?key)\b")
 _GIVEN = re.compile(r"(?i)\b(?:pass(?:word|phrase|wort)|pin)\b\s*(?:is|ist|=|:)\s*\S")
@@ -96,9 +99,15 @@ class SaidByUser:
 
 
 def _is_said(wanted: str, own: str) -> bool:
+    """Whether ``own`` is it, maybe after words that ask for it to be kept."""
     asked = _REQUEST.match(own)
-    rest = own[asked.end() :] if asked else own
-    return wanted in {own, rest, rest.removeprefix("to ")}
+    end = asked.end() if asked else 0
+    while own[end:].strip(" ,") != wanted:
+        filler = _FILLER.match(own, end) if end else None
+        if filler is None:
+            return wanted == own
+        end = filler.end()
+    return True
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -277,6 +286,15 @@ class SessionMemory:
                     return None
             await asyncio.to_thread(self.files.remove, chosen)
             return chosen
+
+    async def join(self) -> str:
+        """Let the directory be of the project whose remote it has. Raises ``UsageError``."""
+        async with self._locked():
+            if not self.files.claimed:
+                raise UsageError(
+                    "this directory has its memory already", "/memory shows what is known"
+                )
+            return await asyncio.to_thread(self.files.join)
 
     async def text(self, topic: str) -> str:
         """The file of a topic; of the index without one. Raises ``UsageError``."""

@@ -4,10 +4,12 @@
 read on demand; ``memory/unconfirmed/NAME.md`` holds what the user has not said, out of the prompt
 and of what is free to read (MEM-2). A fact is one line: ``- text (date, session ID)``.
 
-Which project it is: the address of its git remote, so that every clone and worktree is the same
-one; else the common git directory, found again after a move by what a move keeps; else the
-directory. Laws: one writer at a time; a reader sees the old file or the new; no git is run, since a
-repository's configuration can run programs (SEC-2).
+Which project it is: the place where it was told (the common git directory, so that worktrees are
+one; else the directory), found again after a move by what a move keeps; else the address of the
+git remote, so that all clones are one. A directory can claim any remote: it is believed where it
+holds a commit that the project had, which nobody knows who cannot read the project, or where the
+user says so. Laws: one writer at a time; a reader sees the old file or the new; no link is
+followed; no git is run, since a repository's configuration can run programs (SEC-2).
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ import json
 import os
 import re
 import stat
+import struct
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentcli.domain.clean import clean_text, one_line
+from agentcli.domain.clean import clean_text, one_line, plain_text
 from agentcli.domain.errors import PersistenceError
 from agentcli.domain.values import frozen
 
@@ -39,11 +43,17 @@ MAX_FILE_BYTES = 1024 * 1024
 MAX_TOPIC_CHARS = 24
 _MAX_CONFIG_BYTES = 256 * 1024
 _MAX_PROJECTS = 10_000
+_MAX_PLACES, _MAX_COMMITS, _MAX_MARKS, _MAX_PACKS = 20, 20, 16, 2_000
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_PACKED = re.compile(r"^[0-9a-f]{40,64} (refs/remotes/\S+)$", re.MULTILINE)
+_PREFIX = 2
+_FAN_OUT = struct.Struct(">256I")
 _HEAD = "# What is known of this project\n\n"
 _FACT = re.compile(
     r"- (?P<text>.*?)(?: \((?P<date>\d{4}-\d\d-\d\d), session (?P<session>[\w-]{1,64})"
     r"(?:; topic (?P<topic>[\w-]+))?(?:; in place of: (?P<old>.*))?\))?"
 )
+_JOINERS = re.compile("([\u200c\u200d])")
 _LINK = re.compile(r"- \[[\w-]+\]\([\w-]+\.md\).*")
 _SCP = re.compile(r"(?:[^@/\s]+@)?([^:/\s]+):(?!//)(.+)")
 
@@ -69,12 +79,21 @@ class Fact:
 
 def fact_text(text: str) -> str:
     """``text`` as a fact: one line; raises ``ValueError`` for none and for one that is too long."""
-    fact = one_line(clean_text(text)).strip()
+    fact = one_line(_visible(text)).strip()
     if not fact:
         raise ValueError("a fact has a text")
     if len(fact) > MAX_FACT_CHARS:
         raise ValueError(f"a fact has {MAX_FACT_CHARS} characters at most; keep what matters")
     return fact
+
+
+def _visible(text: str) -> str:
+    """``text`` with a mark for what hides from a reader or moves a cursor; joiners belong to words.
+
+    What the user confirms is all that the model is told.
+    """
+    pieces = _JOINERS.split(clean_text(text))
+    return "".join(each if _JOINERS.fullmatch(each) else plain_text(each) for each in pieces)
 
 
 def topic_name(text: str) -> str:
@@ -84,56 +103,77 @@ def topic_name(text: str) -> str:
 
 
 class MemoryFiles:
-    """The files of the project that ``cwd`` belongs to, below ``base``. All methods block."""
+    """The files of the project that ``cwd`` belongs to, below ``base``. All methods block.
+
+    ``claimed`` names another project whose remote ``cwd`` claims and is not believed to have.
+    """
 
     def __init__(self, base: Path, cwd: Path) -> None:
         self._base = base
-        keys, self._mark, title = project_keys(cwd)
-        self.name = self._known(keys, title)
+        self._place = ProjectPlace.of(cwd)
+        self.claimed = ""
+        known = self._projects()
+        self.name = self._known(known)
+        remote = f"remote:{self._place.remote}"
+        taken = any(row.key == remote for name, row in known.items() if name != self.name)
+        self._key = remote if self._place.remote and not taken else self._place.key
+        self.name = self.name or _name(self._key, self._place.title)
         self.directory = base / self.name
         self.index = self.directory / INDEX
         self.unconfirmed = base / "unconfirmed" / f"{self.name}.md"
-        self._key = keys[0]
 
-    def _known(self, keys: Sequence[str], title: str) -> str:
-        names = [_name(key, title) for key in keys]
-        known = self._projects()
-        for key in keys:
-            found = next((name for name, row in known.items() if row.get("key") == key), "")
-            if found:
-                return found
-        for name, row in known.items() if self._mark else ():
-            key = str(row.get("key"))
-            moved = key.startswith("git:") and not os.path.lexists(key.removeprefix("git:"))
-            if moved and row.get("mark") == self._mark:
-                return name
-        return names[0]
+    @property
+    def remote(self) -> str:
+        """The address that the directory gives itself, or nothing."""
+        return self._place.remote
 
-    def _projects(self) -> dict[str, dict[str, Any]]:
+    def _known(self, known: Mapping[str, ProjectRow]) -> str:
+        """The name under which the project is known, or nothing."""
+        place, here = self._place, ""
+        remote = f"remote:{place.remote}" if place.remote else ""
+        for name, row in known.items():
+            if place.was_in(row):
+                here = name
+                if not remote or row.key == remote:
+                    return name
+        for name, row in known.items():
+            if remote and row.key == remote:
+                if place.shares(row.commits):
+                    return name
+                self.claimed = "" if here else name
+        return here or next((name for name, row in known.items() if place.is_moved(row)), "")
+
+    def _projects(self) -> dict[str, ProjectRow]:
         try:
             rows = json.loads(read_file(self._base / "projects.json") or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         if not isinstance(rows, dict):
             return {}
         good = re.compile(r"[\w.-]{1,80}")
-        return {n: r for n, r in rows.items() if isinstance(r, dict) and good.fullmatch(n)}
+        return {
+            name: ProjectRow.of(row)
+            for name, row in rows.items()
+            if isinstance(row, dict) and good.fullmatch(name) and name.strip(".")
+        }
 
     # --- reading -----------------------------------------------------------------------------
 
     def prompt(self) -> str:
         """The index as it stands in the prompt; empty where nothing is known."""
         text = read_file(self.index).replace(_HEAD, "", 1).strip()
-        lines = [line for line in clean_text(text).splitlines() if line.strip()]
+        lines = [_visible(line) for line in text.splitlines() if line.strip()]
+        if len(lines) <= MAX_LINES and sum(map(len, lines)) + len(lines) <= MAX_CHARS:
+            return "\n".join(lines)
+        more = f"more lines: read_file {clean_text(str(self.index))})"
         kept: list[str] = []
-        size = 0
-        for line in lines:
+        size = len(f"({len(lines)} {more}")
+        for line in lines[: MAX_LINES - 1]:
             size += len(line) + 1
-            if len(kept) >= MAX_LINES - 1 or size > MAX_CHARS - 200:
-                kept.append(f"({len(lines) - len(kept)} more lines: read_file {self.index})")
+            if size > MAX_CHARS:
                 break
             kept.append(line)
-        return "\n".join(kept)
+        return "\n".join((*kept, f"({len(lines) - len(kept)} {more}"))
 
     def facts(self) -> list[Fact]:
         """All that holds, the index first."""
@@ -174,12 +214,31 @@ class MemoryFiles:
         return self.directory / f"{topic}.md" if topic else self.index
 
     def register(self) -> None:
-        """Let the project be found again."""
+        """Let the project be found again, from here too."""
+        self._let_belong(self.name, self._key)
+
+    def join(self) -> str:
+        """Let the directory be of the project that it claims to be; its name. Blocks."""
+        self._let_belong(self.claimed, f"remote:{self._place.remote}")
+        return self.claimed
+
+    def _let_belong(self, name: str, key: str) -> None:
         known = self._projects()
-        row = {"key": self._key, "mark": self._mark}
-        if known.get(self.name) != row and len(known) < _MAX_PROJECTS:
-            known[self.name] = row
-            write_file(self._base / "projects.json", json.dumps(known, indent=1) + "\n")
+        old = known.get(name, ProjectRow(key))
+        others = {each: mark for each, mark in old.places.items() if each != self._place.key}
+        places = {**others, self._place.key: self._place.mark()}
+        commits = dict.fromkeys((*self._place.commits(), *old.commits))
+        row = ProjectRow(
+            key, dict(list(places.items())[-_MAX_PLACES:]), tuple(commits)[:_MAX_COMMITS]
+        )
+        if row == old or (name not in known and len(known) >= _MAX_PROJECTS):
+            return
+        for each, other in known.items():  # a place belongs to one
+            kept = {at: mark for at, mark in other.places.items() if at != self._place.key}
+            known[each] = replace(other, places=kept)
+        known[name] = row
+        rows = {each: asdict(one) for each, one in known.items()}
+        write_file(self._base / "projects.json", json.dumps(rows, indent=1) + "\n")
 
     def add(self, fact: Fact) -> None:
         """One more fact that holds. Raises ``PersistenceError``, ``ValueError`` if it is full."""
@@ -281,9 +340,9 @@ def _check_room(text: str) -> None:
 
 
 def read_file(path: Path, limit: int = MAX_FILE_BYTES) -> str:
-    """The text of a regular file, its beginning at least; empty where there is none."""
+    """The text of a regular file, at most ``limit`` bytes; empty where there is none."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (OSError, ValueError):
         return ""
     with os.fdopen(handle, "rb") as file:
@@ -296,6 +355,8 @@ def write_file(path: Path, text: str) -> None:
     """Replace ``path``, 0600, at one moment. Raises ``PersistenceError``."""
     temporary = ""
     with _told(path):
+        if path.is_symlink():
+            raise OSError(0, "it is a link")
         try:
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".memory-")
             with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
@@ -305,8 +366,9 @@ def write_file(path: Path, text: str) -> None:
                 os.fsync(handle)
             Path(temporary).replace(path)
         except BaseException:
-            with contextlib.suppress(OSError):
-                Path(temporary or path.with_name("")).unlink()
+            if temporary:
+                with contextlib.suppress(OSError):
+                    Path(temporary).unlink()
             raise
 
 
@@ -327,69 +389,219 @@ def _told(path: Path) -> Iterator[None]:
 # --- which project it is -------------------------------------------------------------------------
 
 
-def project_keys(cwd: Path) -> tuple[list[str], str, str]:
-    """What names the project of ``cwd``, the best first; what a move keeps; a title for people."""
-    real = Path(os.path.realpath(cwd))
-    for directory in (real, *real.parents):
-        if os.path.lexists(directory / ".git"):
-            return _of_repository(directory)
-    return [f"dir:{real}"], "", real.name
+@frozen
+class ProjectRow:
+    """What is kept of a project: its name for itself, where it was, what only it can know."""
+
+    key: str
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    commits: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> ProjectRow:
+        """As it was written; what does not fit is left out."""
+        places, commits, key = row.get("places"), row.get("commits"), str(row.get("key") or "")
+        return cls(
+            key,
+            {
+                str(place): tuple(map(str, mark))
+                for place, mark in (places.items() if isinstance(places, dict) else ())
+                if isinstance(mark, list)
+            },
+            tuple(map(str, commits)) if isinstance(commits, list) else (),
+        )
 
 
-def _of_repository(root: Path) -> tuple[list[str], str, str]:
-    common = _common_directory(root / ".git")
-    remote = _remote(read_file(common / "config", _MAX_CONFIG_BYTES))
-    title = (remote or str(root)).rstrip("/").rpartition("/")[2]
-    if common.name == ".git" and not remote:
-        title = common.parent.name
-    keys = [f"remote:{remote}"] if remote else []
-    return [*keys, f"git:{common}"], _mark(common), title
+@frozen
+class ProjectPlace:
+    """Where a project is: ``directory`` is the common one of git, or the directory itself."""
+
+    directory: Path
+    title: str
+    is_git: bool = False
+    remote: str = ""
+
+    @classmethod
+    def of(cls, cwd: Path) -> ProjectPlace:
+        """The place that ``cwd`` belongs to."""
+        real = Path(os.path.realpath(cwd))
+        for root in (real, *real.parents):
+            if os.path.lexists(root / ".git"):
+                return cls._of_repository(root)
+        return cls(real, real.name)
+
+    @classmethod
+    def _of_repository(cls, root: Path) -> ProjectPlace:
+        common = _common_directory(root / ".git")
+        remote = _remote(read_file(common / "config", _MAX_CONFIG_BYTES))
+        title = (remote or str(root)).rstrip("/").rpartition("/")[2]
+        if common.name == ".git" and not remote:
+            title = common.parent.name
+        return cls(common, title, is_git=True, remote=remote)
+
+    @property
+    def key(self) -> str:
+        """As it is kept."""
+        return f"{'git' if self.is_git else 'dir'}:{self.directory}"
+
+    def mark(self) -> tuple[str, ...]:
+        """What a move of the directory keeps and no other can be given: numbers of the kernel.
+
+        First its own inode, then those of what is in it with the times that no program can set.
+        """
+        try:
+            with os.scandir(self.directory) as entries:
+                found = [entry.stat(follow_symlinks=False) for entry in islice(entries, 1_000)]
+            found.sort(key=lambda each: (each.st_ctime_ns, each.st_ino))
+            own = self.directory.stat().st_ino
+        except OSError:
+            return ()
+        return str(own), *(f"{each.st_ino}:{each.st_ctime_ns}" for each in found[:_MAX_MARKS])
+
+    def was_in(self, row: ProjectRow) -> bool:
+        """Whether the project of ``row`` was told something here, before ``git init`` too."""
+        here = {self.key}
+        if self.is_git and self.directory.name == ".git":
+            here.add(f"dir:{self.directory.parent}")
+        return bool(here & row.places.keys())
+
+    def is_moved(self, row: ProjectRow) -> bool:
+        """Whether the project of ``row`` was in this directory when that was elsewhere."""
+        kind = self.key.partition(":")[0]
+        for place, known in row.places.items():
+            old_kind, _, path = place.partition(":")
+            if old_kind == kind and known and not os.path.lexists(path):
+                mark = self.mark()
+                if mark[:1] == known[:1] and {*mark[1:]} & {*known[1:]}:
+                    return True
+        return False
+
+    def commits(self) -> tuple[str, ...]:
+        """Commits by which a clone proves to be one; "?" where there are some but not known."""
+        if not self.is_git:
+            return ()
+        head = read_file(self.directory / "HEAD", 4096).strip().removeprefix("ref:").strip()
+        packed = read_file(self.directory / "packed-refs")
+        names = dict.fromkeys((*self._remote_refs(), *_PACKED.findall(packed), head))
+        found = dict.fromkeys(self._commit(name, packed) for name in names)
+        known = tuple(each for each in found if each)[:_MAX_COMMITS]
+        return known or (("?",) if any(self._packs()) or self._has_objects() else ())
+
+    def _has_objects(self) -> bool:
+        try:
+            names = os.listdir(self.directory / "objects")  # noqa: PTH208 - names are enough
+        except OSError:
+            return False
+        return any(len(name) == _PREFIX for name in names)
+
+    def _remote_refs(self) -> list[str]:
+        top = self.directory / "refs" / "remotes"
+        try:
+            found = sorted(islice(top.glob("*/*"), _MAX_COMMITS))
+        except OSError:
+            return []
+        return [str(path.relative_to(self.directory)) for path in found if path.is_file()]
+
+    def _commit(self, ref: str, packed: str) -> str:
+        if _COMMIT.fullmatch(ref):
+            return ref
+        if ".." in ref or not ref.startswith("refs/"):
+            return ""
+        loose = read_file(self.directory / ref, 4096).strip()
+        if _COMMIT.fullmatch(loose):
+            return loose
+        line = re.search(rf"^([0-9a-f]{{40,64}}) {re.escape(ref)}$", packed, re.MULTILINE)
+        return line[1] if line else ""
+
+    def shares(self, commits: Sequence[str]) -> bool:
+        """Whether one of ``commits`` is in the repository itself, reached by no link."""
+        packs = list(self._packs())
+        return not commits or any(
+            _COMMIT.fullmatch(each)
+            and (self._is_loose(each) or any(_in_pack(p, each) for p in packs))
+            for each in commits
+        )
+
+    def _is_loose(self, commit: str) -> bool:
+        path = self.directory / "objects" / commit[:_PREFIX] / commit[_PREFIX:]
+        return path.is_file() and os.path.realpath(path) == str(path)
+
+    def _packs(self) -> Iterator[Path]:
+        packs = self.directory / "objects" / "pack"
+        if os.path.realpath(packs) == str(packs):
+            with contextlib.suppress(OSError):
+                yield from islice(sorted(packs.glob("*.idx")), _MAX_PACKS)
+
+
+def _in_pack(index: Path, commit: str) -> bool:
+    """Whether ``commit`` is in a pack (https://git-scm.com/docs/pack-format, version 2)."""
+    wanted = bytes.fromhex(commit)
+    try:
+        handle = os.open(index, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if os.pread(handle, 8, 0) != b"\xfftOc\0\0\0\2":
+            return False
+        counts = os.pread(handle, 1024, 8)
+        first, end = ([0, *_FAN_OUT.unpack(counts)][wanted[0] + side] for side in (0, 1))
+        while first < end:
+            middle = (first + end) // 2
+            found = os.pread(handle, len(wanted), 1032 + middle * len(wanted))
+            if found == wanted:
+                return True
+            first, end = (middle + 1, end) if found < wanted else (first, middle)
+    except (OSError, struct.error, OverflowError):
+        pass
+    finally:
+        os.close(handle)
+    return False
 
 
 def _common_directory(git: Path) -> Path:
     """Where all worktrees meet; a link that is not answered from there is not believed."""
-    if git.is_dir():
-        return Path(os.path.realpath(git))
+    if git.is_symlink() or git.is_dir():
+        return git
     named = read_file(git, 4096).strip().removeprefix("gitdir:").strip()
     if not named:
         return git
     place = Path(os.path.realpath(git.parent / named))
     above = read_file(place / "commondir", 4096).strip()
-    if not above:
-        return place
+    if not above:  # of a submodule
+        back = _value(read_file(place / "config", _MAX_CONFIG_BYTES), "core", "worktree")
+        return place if back and os.path.realpath(place / back) == str(git.parent) else git
     back = read_file(place / "gitdir", 4096).strip()
     if not back or os.path.realpath(place / back) != str(git):
         return git
     return Path(os.path.realpath(place / above))
 
 
-def _mark(common: Path) -> str:
-    """What neither a move nor work in the repository changes: files that git makes but once."""
-    for name in ("description", "info/exclude"):
-        try:
-            found = (common / name).lstat()
-            place = common.stat()
-        except OSError:
+def _values(config: str) -> Iterator[tuple[str, str, str]]:
+    """Section, key and value of each line."""
+    section = ""
+    for line in config.splitlines():
+        text = line.strip()
+        if text.startswith("["):
+            section = text.partition("]")[0][1:].strip()
             continue
-        return f"{place.st_ino}:{found.st_ino}:{found.st_mtime_ns}"
-    return ""
+        key, equals, value = text.partition("=")
+        if equals:
+            yield section, key.strip().casefold(), value.strip().strip('"')
+
+
+def _value(config: str, section: str, key: str) -> str:
+    rows = _values(config)
+    return next((text for at, name, text in rows if (at.casefold(), name) == (section, key)), "")
 
 
 def _remote(config: str) -> str:
     """The address of ``origin``, else of the first remote, the same however it is written."""
     found: dict[str, str] = {}
-    name = ""
-    for line in config.splitlines():
-        text = line.strip()
-        if text.startswith("["):
-            section = re.fullmatch(r'\[remote\s+"([^"]*)"\].*', text)
-            name = section[1] if section else ""
-            continue
-        key, equals, value = text.partition("=")
-        if name and equals and key.strip().casefold() == "url":
-            found.setdefault(name, value.strip().strip('"'))
-    url = found.get("origin") or next(iter(found.values()), "")
-    return _canonical(url)
+    for section, key, value in _values(config):
+        name = re.fullmatch(r'remote\s+"([^"]*)"', section)
+        if name and key == "url":
+            found.setdefault(name[1], value)
+    return _canonical(found.get("origin") or next(iter(found.values()), ""))
 
 
 def _canonical(url: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import stat
 import subprocess
@@ -13,13 +12,14 @@ import pytest
 
 from tests.e2e.chat import IDLE, Chat
 from tests.e2e.one_shot import last_result, one_shot
-from tests.support.cli import agent_env, run_agent
+from tests.support.cli import agent_env, run_agent, spawn_agent
 from tests.support.model_server import ModelServer, Recorded
 from tests.support.replies import Call, calls, say
 
 pytestmark = pytest.mark.sampled
 
 FACT = "the tests are run with make check"
+REMOTE = "git@example.com:team/app.git"
 REMEMBER = Call("memory", {"action": "remember", "text": FACT})
 
 
@@ -28,10 +28,8 @@ def work(tmp_path: Path) -> Path:
     return repository(tmp_path / "work")
 
 
-def repository(path: Path, remote: str = "") -> Path:
+def repository(path: Path) -> Path:
     subprocess.run(["git", "init", "-q", str(path)], check=True)
-    if remote:
-        subprocess.run(["git", "-C", str(path), "remote", "add", "origin", remote], check=True)
     return path
 
 
@@ -92,21 +90,6 @@ def test_piped_text_beside_words_is_not_what_the_user_said(
 
 @pytest.mark.slow
 @pytest.mark.spec("MEM-1")
-def test_clones_and_moved_repositories_find_it_and_others_do_not(
-    model_server: ModelServer, tmp_path: Path
-) -> None:
-    cloned = repository(tmp_path / "one", "git@example.com:team/app.git")
-    tell(model_server, cloned)
-    other = repository(tmp_path / "two", "https://user@Example.com/team/app")
-    assert is_known(model_server, other)
-    local = repository(tmp_path / "local")
-    assert not is_known(model_server, local)
-    tell(model_server, local)
-    shutil.move(local, tmp_path / "moved")
-    assert is_known(model_server, tmp_path / "moved")
-
-
-@pytest.mark.spec("MEM-1")
 def test_one_setting_switches_it_off(model_server: ModelServer, work: Path) -> None:
     tell(model_server, work)
     assert run_agent("config", "set", "memory", "false", env=agent_env()).code == 0
@@ -150,3 +133,60 @@ def test_what_waits_is_confirmed_in_the_chat_and_survives_a_kill(
     assert is_known(model_server, work)
     found = run_agent("sessions", "search", "make", "check", env=agent_env())
     assert "memory of" in found.stdout and FACT in found.stdout
+
+
+@pytest.mark.spec("MEM-1", "CTX-2", "REC-1")
+def test_a_killed_session_is_remembered_and_a_resumed_one_keeps_its_prefix(
+    model_server: ModelServer, work: Path
+) -> None:
+    by_topic = Call("memory", {"action": "remember", "text": FACT, "topic": "testing"})
+    model_server.add(calls(by_topic), say("done", stall_at="connect"))
+    words = ("run", f"Remember that {FACT}.")
+    with spawn_agent(*words, env=agent_env(model_server), cwd=work) as running:
+        model_server.wait_until_waiting(2)
+        running.signal(signal.SIGKILL)
+        running.process.wait(10)
+    model_server.add(say("hello"))
+    assert one_shot(model_server, "hello", "--new", cwd=work).code == 0
+    told = json.loads(model_server.requests[-1].raw)["system"][-1]["text"]
+    line = next(line for line in told.splitlines() if line.startswith("- [testing]"))
+    assert FACT not in told
+    read = Call("read_file", {"path": line.rpartition("read ")[2]})
+    other = Call("memory", {"action": "remember", "text": "it rains"})
+    model_server.add(calls(read), calls(other), say("make check"))
+    again = one_shot(model_server, "Remember that it rains. The tests?", "-c", cwd=work)
+    assert again.code == 0, again.stderr
+    requests = [json.loads(request.raw) for request in model_server.requests[-4:]]
+    assert len({json.dumps((request["system"], request["tools"])) for request in requests}) == 1
+    assert FACT in json.dumps(requests[-2]["messages"][-1])
+    assert "it rains" in json.dumps(requests[-1]["messages"])
+    assert not is_known(model_server, work)  # the topic stays out, the new fact is in
+    assert "it rains" in system_of(model_server.requests[-1])
+
+
+@pytest.mark.spec("MEM-1", "SEC-1")
+def test_a_clone_knows_and_a_directory_that_claims_the_remote_joins_by_command(
+    model_server: ModelServer, chat: Chat, tmp_path: Path, work: Path
+) -> None:
+    first, clone = repository(tmp_path / "first"), tmp_path / "clone"
+    identity = ("-c", "user.name=n", "-c", "user.email=e@example.com")
+    git = ("git", *identity, "-C")
+    (first / "a.txt").write_text("a")
+    for words in (
+        (first, "add", "."),
+        (first, "commit", "-qm", "first"),
+        (first, "remote", "add", "origin", REMOTE),
+        (tmp_path, "clone", "-q", first, clone),
+        (clone, "remote", "set-url", "origin", "https://user@Example.com/team/app"),
+        (work, "remote", "add", "origin", REMOTE),
+    ):
+        subprocess.run([*git, *map(str, words)], check=True)
+    tell(model_server, first)
+    assert is_known(model_server, clone)
+    terminal = chat()
+    terminal.wait_for("/memory join")
+    terminal.wait_for(IDLE)
+    terminal.line("/memory join")
+    terminal.wait_for("new sessions know its memory")
+    terminal.kill(signal.SIGKILL)
+    assert is_known(model_server, work)

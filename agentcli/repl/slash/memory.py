@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentcli.app.project_memory import Fact, SessionMemory
 
 _SHOWN_COLUMNS = 100
-USAGE = "[confirm|forget|edit|on|off]"
+USAGE = "[confirm|forget|edit|join|on|off]"
 
 
 async def _run(chat: Chat, arguments: str) -> None:
@@ -31,6 +31,11 @@ async def _run(chat: Chat, arguments: str) -> None:
             await _forget(chat, rest.strip())
         case "confirm":
             await _confirm(chat, rest)
+        case "join":
+            name = await _memory(chat).join()
+            chat.show(
+                [f"This directory is of {clean_line(name)} now; new sessions know its memory."]
+            )
         case "on" | "off":
             chat.show(list(await chat.user.set("memory", str(word == "on").lower())))
             chat.show(["New sessions go by it."])
