@@ -547,7 +547,7 @@ def _system_prompt(
     )
 
 
-async def _repair_image(image: ImagePart) -> ImagePart | None:
+async def _repair_image(image: ImagePart) -> ImagePart | str:
     """The decoder is loaded when an image needs it."""
     from agentcli.tools.files.images import reencode_image
 

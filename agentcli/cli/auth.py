@@ -14,7 +14,6 @@ import typer
 from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.config.credentials import (
-    INSTALL,
     SAME_ACCOUNT,
     CredentialEntry,
     remove_key,
@@ -23,6 +22,7 @@ from agentcli.config.credentials import (
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.extras import install_command
 from agentcli.headless.streams import is_terminal, write_error_line
 from agentcli.ui.sanitize import clean_line
 
@@ -80,7 +80,8 @@ def login(options: LoginOptions) -> int:
         write_error_line(f"the key of {provider} is in the OS keyring")
     else:
         if not options.file:
-            advice = f" - for a keyring: {INSTALL}" if "not installed" in why else ""
+            is_missing = "not installed" in why
+            advice = f" - for a keyring: {install_command('keyring')}" if is_missing else ""
             write_error_line(f"warning: the OS keyring is not used: {clean_line(why)}{advice}")
         write_error_line(
             f"the key of {provider} is in {settings.paths.credentials_file}, readable by you only"

@@ -17,6 +17,7 @@ from agentcli.app.user_files import Finding, Status
 from agentcli.cli.checks import (
     check_configuration,
     check_endpoint,
+    check_extras,
     check_home,
     check_keyring,
     check_keys,
@@ -92,6 +93,7 @@ def all_findings() -> list[Finding]:
                 ("keyring", partial(check_keyring, settings)),
                 ("endpoint", partial(check_endpoint, settings, env)),
                 ("programs", check_programs),
+                ("extras", check_extras),
                 ("sandbox", partial(check_sandbox, settings)),
                 ("checks", partial(check_edit_checks, settings)),
                 ("sessions", partial(check_sessions, paths)),

@@ -38,7 +38,6 @@ READ_S = 10.0
 WRITE_S = 60.0  # the user may have to unlock it
 COMMAND_S = 60.0
 _MAX_PRINTED = 64 * 1024
-INSTALL = "pip install 'agentcli[keyring]'"
 _WORKER = Path(__file__).with_name("keyring_worker.py")
 
 

@@ -263,8 +263,11 @@ class Provider(Protocol):
         """Release connections."""
 
 
-RepairImage = Callable[[ImagePart], Awaitable[ImagePart | None]]
-"""Makes an image that providers take of one that they do not; ``None``: it cannot (HIS-8)."""
+RepairImage = Callable[[ImagePart], Awaitable[ImagePart | str]]
+"""Makes an image that providers take of one that they do not, or says why not (HIS-8).
+
+Empty: there is no more to say of it than its headers do.
+"""
 
 
 class StoredKey(Protocol):

@@ -212,8 +212,8 @@ async def _text(answer: HttpAnswer, kind: PageKind, said: str) -> tuple[str, str
     if kind is PageKind.HTML:
         page = await to_markdown(text, answer.target.url)
         title, text = page.title, page.text
-        if page.is_plain and text:
-            notes.append("the page could not be made Markdown; this is its bare text")
+        if page.note and text:
+            notes.append(page.note)
     if len(text) > MAX_MARKDOWN_CHARS:
         text = text[:MAX_MARKDOWN_CHARS]
         notes.append(f"cut after {MAX_MARKDOWN_CHARS:,} characters")

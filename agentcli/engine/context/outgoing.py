@@ -111,12 +111,12 @@ class _PreparedMessage:
 class Preparer:
     """Prepares the requests of one conversation.
 
-    ``repaired`` holds for an image what is sent in its place: a better one, or ``None`` when there
-    is none. ``wanted`` are the images that a decoder should look at before the next request,
-    ``stubs`` the texts that are sent instead of images, as of now.
+    ``repaired`` holds for an image what is sent in its place: a better one, or what is to be said
+    of why there is none. ``wanted`` are the images that a decoder should look at before the next
+    request, ``stubs`` the texts that are sent instead of images, as of now.
     """
 
-    repaired: dict[ImagePart, ImagePart | None] = field(default_factory=dict)
+    repaired: dict[ImagePart, ImagePart | str] = field(default_factory=dict)
     wanted: list[ImagePart] = field(default_factory=list)
     stubs: dict[ImagePart, TextPart] = field(default_factory=dict)
     _model: ModelInfo | None = None
@@ -154,8 +154,8 @@ class Preparer:
             kept.insert(0, UserMessage((TextPart("(the beginning is left out)"),)))
         return tuple(kept)
 
-    def repair(self, better: Mapping[ImagePart, ImagePart | None]) -> None:
-        """Send these in the place of those from now on, or a text where there is ``None``."""
+    def repair(self, better: Mapping[ImagePart, ImagePart | str]) -> None:
+        """Send these in the place of those from now on, or a text that ends with why not."""
         self.repaired |= better
         self.wanted = [image for image in self.wanted if image not in better]
         self._entries = [
@@ -224,12 +224,15 @@ class Preparer:
             return TextPart(clean_text(image.text) or images.stub(image, "it has no text").text)
         if not model.supports_images:
             return self._stub(image, "this model takes no images")
-        if (better := self.repaired.get(image)) is not None:
+        better = self.repaired.get(image, "")
+        if not isinstance(better, str):
             return better
         judgement = images.judge(image)
         if judgement.repairable and image not in self.repaired and image not in self.wanted:
             self.wanted.append(image)
-        return judgement.image or self._stub(image, judgement.why)
+        return judgement.image or self._stub(
+            image, "; ".join(filter(None, (judgement.why, better)))
+        )
 
     def _stub(self, image: ImagePart, why: str) -> TextPart:
         from agentcli.domain import images
@@ -565,7 +568,7 @@ class Outgoing:
             while preparer.wanted:
                 # one at a time: each may take a hundred megabytes while it is decoded
                 image = preparer.wanted[0]
-                better = None if self._repair_image is None else await self._repair_image(image)
+                better = "" if self._repair_image is None else await self._repair_image(image)
                 preparer.repair({image: better})
             prepared = preparer.prepare(messages, model, replaced)
         check_request(prepared)

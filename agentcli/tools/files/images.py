@@ -13,6 +13,7 @@ import io
 import logging
 from typing import Any
 
+from agentcli.domain.extras import has_extra, install_command
 from agentcli.domain.images import MAX_EDGE_PX, MAX_IMAGE_BYTES
 from agentcli.domain.messages import ImagePart
 
@@ -25,9 +26,11 @@ _QUALITY = 85
 log = logging.getLogger(__name__)
 
 
-async def reencode_image(image: ImagePart) -> ImagePart | None:
-    """A copy of ``image`` that every provider takes: still, small, sound; or ``None``."""
-    return await asyncio.to_thread(reencoded, image)
+async def reencode_image(image: ImagePart) -> ImagePart | str:
+    """A copy of ``image`` that every provider takes: still, small, sound; or what would help."""
+    if not has_extra("images"):
+        return f"to have it made to fit: {install_command('images')}"
+    return await asyncio.to_thread(reencoded, image) or ""
 
 
 def reencoded(image: ImagePart) -> ImagePart | None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentcli.domain.extras import install_command
 from agentcli.domain.messages import DocumentPart
 from agentcli.process.environment import base_environment
 from agentcli.tools._base import MAX_CHARS
@@ -34,7 +35,6 @@ _MAX_PRINTED_BYTES = 2 * MAX_READ_BYTES
 _ENCRYPTED = b"/Encrypt"  # the trailer of every such file, which providers refuse
 _WORKER = Path(__file__).with_name("pdf_worker.py")
 _PAGES = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})?)?\s*")
-_INSTALL = "install one: pip install 'agentcli[pdf]', or pdftotext (poppler-utils)"
 
 
 class Pdf(NamedTuple):
@@ -80,8 +80,8 @@ def read_pdf(
     error = str(answer.get("error", ""))
     if error == "no reader":
         if is_part or _ENCRYPTED in data or len(data) > MAX_DOCUMENT_BYTES:
-            raise FileProblem(f"{what}, and there is no program here to read its text: {_INSTALL}.")
-        note = f"[{what}; there is no program here to read its text: {_INSTALL}]"
+            raise FileProblem(f"{what}, and {_no_reader()}.")
+        note = f"[{what}; {_no_reader()}]"
         head = f"{name}: PDF, {human_size(len(data))}"
         return Pdf(head, DocumentPart("application/pdf", data, name, note), is_cut=False)
     if error:
@@ -107,6 +107,14 @@ def read_pdf(
     if _ENCRYPTED in data or len(data) > MAX_DOCUMENT_BYTES or count > MAX_PAGES:
         data = b""  # as text only
     return Pdf(head, DocumentPart("application/pdf", data, name, text, count), is_cut)
+
+
+def _no_reader() -> str:
+    install = install_command("pdf")
+    return (
+        "there is no program here to read its text:"
+        f" install one: {install}, or pdftotext (poppler-utils)"
+    )
 
 
 def _pages(count: int) -> str:

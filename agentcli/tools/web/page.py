@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.cancel import uninterruptible
+from agentcli.domain.extras import has_extra, install_command
 from agentcli.tools.files.text import binary_kind, image_type
 
 _HEAD_BYTES = 4_096
@@ -77,6 +78,8 @@ _BREAKS = re.compile(
     r"/?(p|div|br|li|tr|h[1-6]|ul|ol|table|section|article|pre|blockquote|dt|dd|title)\b", re.ASCII
 )
 _TAG_HEAD_CHARS = 40
+_FAILED = "the page could not be made Markdown; this is its bare text"
+_UNREADABLE = "[This page's HTML could not be read.]"
 _OWN_LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # unlike lower(), it keeps every character's place
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
@@ -168,20 +171,24 @@ def _is_utf8(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Markdown:
-    """A page as text. ``is_plain``: only its bare text could be had."""
+    """A page as text. ``note`` says why it is its bare text, where it is no Markdown."""
 
     title: str
     text: str
-    is_plain: bool = False
+    note: str = ""
 
 
 async def to_markdown(page: str, base_url: str) -> Markdown:
     """``page`` as Markdown, its links absolute; its bare text where that fails."""
+    if not has_extra("web"):
+        plain = await _converted({"mode": "plain", "html": page, "base": base_url})
+        note = f"this is the page's bare text; for Markdown with links: {install_command('web')}"
+        return Markdown("", plain.text if plain else _UNREADABLE, note)
     for mode in ("markdown", "plain"):
         found = await _converted({"mode": mode, "html": page, "base": base_url})
         if found is not None:
             return found
-    return Markdown("", "[This page's HTML could not be read.]", is_plain=True)
+    return Markdown("", _UNREADABLE, _FAILED)
 
 
 async def _converted(request: dict[str, str]) -> Markdown | None:
@@ -225,15 +232,13 @@ def main() -> None:
     """Answer the request on standard input."""
     _limit()
     request = json.load(sys.stdin)
+    title, text, note = "", "", ""
     if request["mode"] == "markdown":
         title, text = _markdown(request["html"], request["base"])
-        is_plain = not text.strip()
-    else:
-        title, text, is_plain = "", "", True
-    if is_plain:
-        text = plain_text(request["html"])
+    if not text.strip():
+        text, note = plain_text(request["html"]), note or _FAILED
     title = " ".join(title.split())[:_MAX_TITLE_CHARS]
-    answer = {"title": title, "text": text[: MAX_MARKDOWN_CHARS + 1], "is_plain": is_plain}
+    answer = {"title": title, "text": text[: MAX_MARKDOWN_CHARS + 1], "note": note}
     json.dump(answer, sys.stdout)
 
 

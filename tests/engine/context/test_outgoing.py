@@ -59,13 +59,13 @@ class Repairer:
         self.seen: list[ImagePart] = []
         self.at_work = 0
 
-    async def __call__(self, image: ImagePart) -> ImagePart | None:
+    async def __call__(self, image: ImagePart) -> ImagePart | str:
         self.at_work += 1
         assert self.at_work == 1
         self.seen.append(image)
         await asyncio.sleep(0)
         self.at_work -= 1
-        return None if image is WIDES[2] else SOUND
+        return "" if image is WIDES[2] else SOUND
 
 
 @pytest.mark.spec("HIS-8")
@@ -438,8 +438,8 @@ def test_what_cannot_be_mended_stays_a_text_and_is_not_asked_for_again() -> None
     preparer = Preparer()
     messages = [UserMessage((WIDE,))]
     preparer.prepare(messages, SEES)
-    preparer.repair({WIDE: None})
-    assert "left out" in preparer.prepare(messages, SEES)[0].text
+    preparer.repair({WIDE: "install it"})
+    assert preparer.prepare(messages, SEES)[0].text.endswith("2,000 px; install it]")
     assert not preparer.wanted
 
 

@@ -40,7 +40,7 @@ def test_a_page_becomes_readable_markdown_with_absolute_links() -> None:
         "<table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>2</td></tr></table>"
         "<script>alert('no')</script>" + "<p>More words than navigation alone has.</p>" * 8
     )
-    assert done.title == "The & guide" and not done.is_plain
+    assert done.title == "The & guide" and not done.note
     assert done.text.startswith("# Start\n\nRead **this** [first](https://docs.example/a?b=c).")
     assert "```py\nx = 1\ny = 2\n```" in done.text
     assert "- one\n- two" in done.text
@@ -83,7 +83,7 @@ def test_hostile_html_ends_and_is_bounded(piece: str) -> None:
 def test_what_the_converter_gives_up_is_shown_as_bare_text() -> None:
     depth = 200_000
     done = markdown("<div>" * depth + "deep&amp;down" + "</div>" * depth)
-    assert done.is_plain and done.text == "deep&down"
+    assert done.note and done.text == "deep&down"
 
 
 @pytest.mark.spec("CAN-9", "CAN-10")
