@@ -28,11 +28,9 @@ from agentcli.app.user_files import Finding, Status
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError
-from agentcli.domain.extras import EXTRAS, has_extra, install_command
 from agentcli.domain.ports import ProviderConfig
 from agentcli.headless.streams import is_terminal
 
-KEYRING_S = 2.0
 REACH_S = 2.0
 SESSIONS_S = 0.5
 MAX_FILES = 20_000
@@ -123,34 +121,6 @@ def _source(config: ProviderConfig) -> str:
     return config.key_env
 
 
-def check_keyring(settings: Settings) -> list[Finding]:
-    """Whether this system can keep keys, and whether those that it should keep can be read."""
-    from importlib.util import find_spec
-
-    from agentcli.config.credentials import KEYRING, KeyringCall, KeyringError
-
-    entries = settings.stored.entries if settings.stored is not None else {}
-    kept = [name for name, entry in entries.items() if entry.place == KEYRING]
-    file = settings.paths.credentials_file
-    place = why = ""
-    try:
-        if find_spec("keyring") is None:
-            why = "the package keyring is not installed"
-        else:
-            place = KeyringCall({"do": "look", "service": "", "user": ""}, KEYRING_S).result()
-    except (KeyringError, ImportError, ValueError) as error:
-        why = str(error)
-    if not why:
-        return [Finding("keyring", Status.OK, place)]
-    if kept:
-        detail = f"the keys of {', '.join(kept)} are in a keyring, but {why}"
-        advice = (
-            f"agent auth login {kept[0]}" if "installed" not in why else install_command("keyring")
-        )
-        return [Finding("keyring", Status.WARN, detail, advice)]
-    return [Finding("keyring", Status.OK, f"not used ({why}): keys would be kept in {file}, 0600")]
-
-
 def check_trust(paths: Paths, env: Mapping[str, str]) -> list[Finding]:
     """Whether what this directory holds for an agent takes effect (SEC-1)."""
     from agentcli.app.trust import find_project
@@ -185,16 +155,6 @@ def check_programs() -> list[Finding]:
         found = Finding(name, Status.OK, path) if path else None
         findings.append(found or Finding(name, status, "not found", advice))
     return findings
-
-
-def check_extras() -> list[Finding]:
-    """What this installation can do beyond the least, and the command that adds the rest."""
-    missing = [name for name in EXTRAS if not has_extra(name)]
-    if not missing:
-        return [Finding("extras", Status.OK, ", ".join(EXTRAS))]
-    what = "; ".join(f"{name} ({EXTRAS[name][1]})" for name in missing)
-    detail = f"without {what} - for all: {install_command(','.join(missing))}"
-    return [Finding("extras", Status.OK, detail)]
 
 
 def check_sandbox(settings: Settings | None = None) -> list[Finding]:

@@ -17,9 +17,7 @@ from agentcli.app.user_files import Finding, Status
 from agentcli.cli.checks import (
     check_configuration,
     check_endpoint,
-    check_extras,
     check_home,
-    check_keyring,
     check_keys,
     check_leftovers,
     check_other_agents,
@@ -37,10 +35,12 @@ from agentcli.cli.redacting import know_secrets, shown
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError
+from agentcli.domain.extras import EXTRAS, has_extra, install_command
 from agentcli.headless.streams import write_out
 from agentcli.ui.sanitize import clean_line
 
 BOUND_S = 5.0
+KEYRING_S = 2.0
 _MARKS = {Status.OK: "[ok]  ", Status.WARN: "[warn]", Status.FAIL: "[FAIL]"}
 _Checks = Sequence[tuple[str, Callable[[], Sequence[Finding]]]]
 
@@ -103,6 +103,44 @@ def all_findings() -> list[Finding]:
             BOUND_S,
         ),
     ]
+
+
+def check_keyring(settings: Settings) -> list[Finding]:
+    """Whether this system can keep keys, and whether those that it should keep can be read."""
+    from importlib.util import find_spec
+
+    from agentcli.config.credentials import KEYRING, KeyringCall, KeyringError
+
+    entries = settings.stored.entries if settings.stored is not None else {}
+    kept = [name for name, entry in entries.items() if entry.place == KEYRING]
+    file = settings.paths.credentials_file
+    place = why = ""
+    try:
+        if find_spec("keyring") is None:
+            why = "the package keyring is not installed"
+        else:
+            place = KeyringCall({"do": "look", "service": "", "user": ""}, KEYRING_S).result()
+    except (KeyringError, ImportError, ValueError) as error:
+        why = str(error)
+    if not why:
+        return [Finding("keyring", Status.OK, place)]
+    if kept:
+        detail = f"the keys of {', '.join(kept)} are in a keyring, but {why}"
+        advice = (
+            f"agent auth login {kept[0]}" if "installed" not in why else install_command("keyring")
+        )
+        return [Finding("keyring", Status.WARN, detail, advice)]
+    return [Finding("keyring", Status.OK, f"not used ({why}): keys would be kept in {file}, 0600")]
+
+
+def check_extras() -> list[Finding]:
+    """What this installation can do beyond the least, and the command that adds the rest."""
+    missing = [name for name in EXTRAS if not has_extra(name)]
+    if not missing:
+        return [Finding("extras", Status.OK, ", ".join(EXTRAS))]
+    what = "; ".join(f"{name} ({EXTRAS[name][1]})" for name in missing)
+    detail = f"without {what} - for all: {install_command(','.join(missing))}"
+    return [Finding("extras", Status.OK, detail)]
 
 
 def check_edit_checks(settings: Settings) -> list[Finding]:
