@@ -9,7 +9,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "agentcli"
 
-FLOOR_3 = {"engine", "tools", "providers", "store", "config", "extensions", "mcp", "codemap"}
+FLOOR_3 = {
+    "engine",
+    "tools",
+    "providers",
+    "store",
+    "config",
+    "extensions",
+    "mcp",
+    "codemap",
+    "telemetry",
+}
 # room -> (rooms of ours, outside packages)
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "domain": (set(), set()),
@@ -39,6 +49,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "mcp": ({"domain", "process", "wire", "rpc"}, set()),
     # its grammars are imported by name, those that are installed
     "codemap": ({"domain", "process"}, {"tree_sitter"}),
+    "telemetry": ({"domain"}, {"opentelemetry"}),
     "ui": ({"domain"}, {"rich", "markdown_it"}),  # Rich and the parser that it brings along
     # the composition root: it names concrete classes
     "app": ({"domain", "policy", "process", "wire", *FLOOR_3}, set()),

@@ -16,12 +16,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentcli.app.attachments import attach
 from agentcli.app.boundary import make_sandbox, policy_for, sandbox_banner
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
-from agentcli.app.listeners import EarlyImports, Listeners
+from agentcli.app.listeners import EarlyImports, Listeners, telemetry
 from agentcli.app.memory_start import project_memory
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
@@ -125,7 +125,8 @@ async def open_session(
         for server in extensions.servers:
             redactor.add(server.secrets)
         extensions.watch = redactor.add
-        session = await _build(settings, options, files, opened, user, (plugins, extensions))
+        extras = (plugins, extensions, redactor.redact_value)
+        session = await _build(settings, options, files, opened, user, extras)
     except BaseException:
         for close in (*_closers(options, store, loaded.info.id), store.aclose):
             await close()
@@ -142,14 +143,13 @@ async def _build(
     files: SessionFiles,
     opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
     user: tuple[Approver, Asker | None, LongWait | None],
-    extras: tuple[Plugins | None, SessionExtensions],
+    extras: tuple[Plugins | None, SessionExtensions, Callable[[Any], Any]],
 ) -> Session:
     """All that a session consists of. What is ``Lazy`` is made of the parts when it is needed."""
     (store, loaded, opening_notices), (approver, asker, long_wait) = opened, user
-    plugins, extensions = extras
+    plugins, extensions, redact = extras
     info, seams, resumed = loaded.info, options.seams, store.created and bool(loaded.messages)
-    listeners = Listeners(info.id)
-    EarlyImports(listeners)
+    EarlyImports(listeners := Listeners(info.id))
 
     def learned(known: ModelInfo, warning: str) -> None:
         """What a server says of its model by now: later requests go by it (CTX-3)."""
@@ -168,7 +168,7 @@ async def _build(
 
         closers = partial(_closers, replace(options, no_session=False))
         kept_in = None if options.no_session else files
-        return ParentSession(conversation, store, extensions, closers, kept_in)
+        return ParentSession(conversation, store, extensions, closers, kept_in, observer)
 
     def arrived(item: QueuedInput) -> None:
         """A message of a background run waits in the file (BG-5)."""
@@ -186,8 +186,8 @@ async def _build(
     names = toolbox.list()
     runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
-    runs_directories = (runs_directory(store.path),) if has_runs else ()
-    policy = policy_for(settings, options, (*extensions.readable, *runs_directories))
+    of_runs = (runs_directory(store.path),) if has_runs else ()
+    policy = policy_for(settings, options, (*extensions.readable, *of_runs))
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs, settings.paths.journals_dir)
     sandbox = await make_sandbox(settings, workspace, lambda: extensions.readable)
     given, history, events = await _where_kept(settings, opened, seams, listeners)
@@ -223,6 +223,9 @@ async def _build(
         (listeners, lambda: conversation.quotes),
         lambda: parts.keeper() if parts.keeper else None,
         resumed=resumed,
+    )
+    observer, telemetry_notices = (
+        telemetry(settings, listeners, redact) if settings.telemetry else (None, ())
     )
     later, docs, doc_notices = _instructions(settings, options.cwd)
     parts: SessionParts = SessionParts(
@@ -285,6 +288,7 @@ async def _build(
             runs.aclose,
             *end_servers,
             *((events.aclose,) if events is not None else ()),
+            *((observer.aclose,) if observer is not None else ()),
             *_closers(options, store, info.id),
             sandbox.aclose,
         ),
@@ -308,6 +312,7 @@ async def _build(
         *(await plan_notice(store) if resumed and options.interactive else ()),
         *plugin_notices,
         *about_memory,
+        *telemetry_notices,
         *(filter(None, [policy.take_auto_notice()]) if settings.sandbox == SandboxKind.OFF else ()),
     ]
     if hooks is not None:

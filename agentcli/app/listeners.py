@@ -1,14 +1,15 @@
-"""Who hears the events of a session: front ends, keepers, and one who imports in good time."""
+"""Who hears the events of a session: front ends, keepers, a collector, and what imports early."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.events import (
     Notice,
@@ -20,7 +21,10 @@ from agentcli.domain.events import (
 )
 
 if TYPE_CHECKING:
+    from agentcli.config.settings import Settings
     from agentcli.domain.events import AgentEvent
+    from agentcli.telemetry.observer import Observer
+    from agentcli.telemetry.spans import SpanRecorder
 
 log = logging.getLogger(__name__)
 
@@ -94,3 +98,29 @@ class EarlyImports:
         for name in self._modules:
             if self._is_wanted:
                 import_module(name)
+
+
+def telemetry(
+    settings: Settings, listeners: Listeners, redact: Callable[[Any], Any]
+) -> tuple[Observer | None, tuple[str, ...]]:
+    """What reports the session to the user's collector (SCALE-7), and lines for the user.
+
+    ``redact`` takes secrets out of content, where that was asked for too.
+    """
+    from agentcli.process.environment import hide_variables
+    from agentcli.telemetry.observer import HEADERS, Observed, Observer, obstacle, pipeline
+
+    hide_variables(HEADERS)
+    if (problem := obstacle(os.environ)) is not None:
+        return None, (problem,) if problem else ()
+    content = redact if settings.telemetry_content else None
+    observer = Observer(pipeline(_recorder), Observed(listeners.session_id, redact=content))
+    listeners.add(observer.on_event)
+    return observer, ()
+
+
+def _recorder() -> SpanRecorder:
+    """For the thread that reports, once a request has left."""
+    from agentcli.telemetry.spans import make_recorder
+
+    return make_recorder(os.environ)

@@ -63,6 +63,7 @@ from agentcli.tools._registry import standard_name
 if TYPE_CHECKING:
     from agentcli.app.extensions.found import SessionExtensions
     from agentcli.extensions.agents import AgentDefinition
+    from agentcli.telemetry.observer import Observer
 
 # --- what a sub-agent gets of its parent's --------------------------------------------------------
 
@@ -239,7 +240,7 @@ class ParentSession:
     """What sub-agents need of the session that starts them.
 
     ``closers`` gives what ends the processes of a session; ``files`` is ``None`` where nothing is
-    kept. ``told`` are the agents whose notices were given.
+    kept. ``observer`` reports what they do; ``told`` are the agents whose notices were given.
     """
 
     conversation: Conversation
@@ -247,6 +248,7 @@ class ParentSession:
     extensions: SessionExtensions
     closers: Callable[[SqliteStore, str], Sequence[Close]]
     files: SessionFiles | None
+    observer: Observer | None = None
     told: set[str] = field(default_factory=set)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_ONCE))
 
@@ -353,7 +355,10 @@ class Runner:
         )
         effort = (definition.effort if definition else None) or parent.effort
         conversation: Conversation = Conversation(parts, History(), provider, model, effort)
-        return Session(LoadedSession(info, ()), store, queue, conversation), conversation
+        session = Session(LoadedSession(info, ()), store, queue, conversation)
+        if (observer := self.parent.observer) is not None:
+            session.add_listener(observer.within(call_id, info.id, mark["agent"]).on_event)
+        return session, conversation
 
     def _definition(self, name: str) -> AgentDefinition | None:
         if not name.strip():

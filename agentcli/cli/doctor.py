@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agentcli.app.user_files import Finding, Status
 from agentcli.cli.checks import (
+    REACH_S,
     check_configuration,
     check_endpoint,
     check_home,
@@ -28,6 +30,7 @@ from agentcli.cli.checks import (
     check_sessions,
     check_terminal,
     check_trust,
+    reach,
 )
 from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json
@@ -97,6 +100,7 @@ def all_findings() -> list[Finding]:
                 ("sandbox", partial(check_sandbox, settings)),
                 ("checks", partial(check_edit_checks, settings)),
                 ("sessions", partial(check_sessions, paths)),
+                ("telemetry", partial(check_telemetry, settings, env)),
                 ("leftovers", partial(check_leftovers, paths)),
                 ("agent", partial(check_other_agents, env)),
             ],
@@ -155,6 +159,26 @@ def check_edit_checks(settings: Settings) -> list[Finding]:
     off = not own and settings.checks == "off"
     detail = offer_line(found) if off else f"after edits: {names}"
     return [Finding("checks", Status.OK, detail)]
+
+
+def check_telemetry(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
+    """Whether what the user wants reported can be (SCALE-7); nothing where it is off."""
+    if not settings.telemetry:
+        return []
+    from agentcli.telemetry.observer import collector, obstacle
+
+    if (problem := obstacle(env)) is not None:
+        what, _, advice = problem.partition(": ")
+        return [Finding("telemetry", Status.WARN if problem else Status.OK, what or "off", advice)]
+    address = urlsplit(collector(env))
+    what = f"to {address.hostname}, {'with' if settings.telemetry_content else 'without'} content"
+    try:
+        port = address.port or (443 if address.scheme == "https" else 80)
+        reach(address.hostname or "", port, REACH_S)
+    except (OSError, ValueError) as error:
+        advice = "start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT"
+        return [Finding("telemetry", Status.WARN, f"{what}: it cannot be reached: {error}", advice)]
+    return [Finding("telemetry", Status.OK, what)]
 
 
 def side_by_side(checks: _Checks, bound_s: float) -> list[Finding]:

@@ -94,8 +94,8 @@ def main(argv: list[str]) -> int:
 def _failed(argv: list[str], error: Exception) -> int:
     """Say ``error`` on stderr, log its traceback; the exit code."""
     from agentcli.cli.redacting import know_stored, shown
-    from agentcli.domain.errors import ConfigError
-    from agentcli.headless.errors import as_agent_error, exit_code_for, kind_of, log_error, one_line
+    from agentcli.domain.errors import ConfigError, kind_of
+    from agentcli.headless.errors import as_agent_error, exit_code_for, log_error, one_line
 
     known = _parse_error(error) or as_agent_error(error)
     log_error(known, error)

@@ -154,6 +154,8 @@ def environment_secrets(env: Mapping[str, str], named: Mapping[str, str] = {}) -
         if name in named or upper.endswith(_SECRET_NAMES):
             if is_secret(text, is_local=_is_of_local_server(upper, env, named.get(name, ""))):
                 found[text] = None
+        elif upper.startswith("OTEL_EXPORTER_OTLP_") and upper.endswith("_HEADERS"):
+            found.update(dict.fromkeys(header_secrets(text)))
         elif "://" in text:
             found.update(dict.fromkeys(address_secrets(text)))
     return tuple(found)
@@ -186,6 +188,19 @@ def address_secrets(url: str) -> tuple[str, ...]:
 
 def _hidden_if_secret(found: re.Match[str]) -> str:
     return _HIDDEN if found[0].startswith("-----") or is_secret(found[0]) else found[0]
+
+
+def header_secrets(text: str) -> tuple[str, ...]:
+    """Values of headers in the form of W3C baggage, ``name=value,…``, as OpenTelemetry takes them.
+
+    https://opentelemetry.io/docs/specs/otel/protocol/exporter/#specifying-headers-via-environment-variables
+    """
+    from urllib.parse import unquote
+
+    values = [entry.partition("=")[2].strip() for entry in text.split(",")]
+    forms = {form for value in values for form in (value, unquote(value))}
+    words = {word for form in forms for word in (form, *form.split())}  # "Bearer KEY"
+    return tuple(sorted(filter(is_secret, words)))
 
 
 def _forms(secret: str) -> Iterator[str]:

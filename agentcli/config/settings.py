@@ -33,6 +33,7 @@ from agentcli.config.toml_file import (
     parse_leniently,
     read_text,
     refusal,
+    shown,
 )
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.patterns import LazyPattern
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 
 _VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
-
 
 THEMES = ("auto", "dark", "light", "high-contrast", "daltonized", "none")
 ACTION_KEYS: Mapping[str, tuple[str, str]] = {
@@ -171,6 +171,8 @@ KEYS: Mapping[str, Key] = {
     "memory": Key(
         KeyKind.FLAG, "Sessions know what earlier ones of the project were told", default=True
     ),
+    "telemetry": Key(KeyKind.FLAG, "Traces and metrics go to your OTLP collector", default=False),
+    "telemetry_content": Key(KeyKind.FLAG, "They hold what was said and done too", default=False),
     "models_url": Key(
         KeyKind.URL,
         "Where `agent models --refresh` fetches windows and prices from, in the form of models.dev",
@@ -192,8 +194,7 @@ def find_key(path: tuple[str, ...]) -> Key | None:
 
 def all_names() -> list[str]:
     """Every key as it is written, with NAME where any name may stand."""
-    named = [f"{table}.NAME.{key}" for table, keys in TABLES.items() for key in keys]
-    return [*KEYS, *named]
+    return [*KEYS, *(f"{table}.NAME.{key}" for table, keys in TABLES.items() for key in keys)]
 
 
 def near_names(path: tuple[str, ...]) -> list[str]:
@@ -209,7 +210,13 @@ def near_names(path: tuple[str, ...]) -> list[str]:
 # --- what is set ------------------------------------------------------------------------------
 
 
-ENVIRONMENT: Mapping[str, str] = {"AGENTCLI_MODEL": "model"}
+ENVIRONMENT: Mapping[str, str] = {
+    "AGENTCLI_MODEL": "model",
+    "AGENTCLI_ENABLE_TELEMETRY": "telemetry",
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "telemetry_content",
+}
+# the last two: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+YES = frozenset({"1", "true", "yes", "on", "span_only", "span_and_event"})
 _YOURS = "only your own settings can say that"
 _PROVIDER_NAME = LazyPattern(r"[a-z0-9][a-z0-9_.-]*")
 
@@ -260,6 +267,8 @@ class Settings:
     search_api_key_env: str | None
     checks: str
     memory: bool
+    telemetry: bool
+    telemetry_content: bool
     models_url: str
     plugins: tuple[str, ...]
     own_checks: tuple[CheckConfig, ...]
@@ -375,7 +384,10 @@ def load_settings(
         _read_claude(layers, own if is_there else None, project)
     given: list[tuple[str, object, str]] = []
     for variable, name in ENVIRONMENT.items():
-        given.append((name, env.get(variable) or None, f"{variable} (environment)"))
+        said: Any = env.get(variable) or None
+        if said and KEYS[name].kind is KeyKind.FLAG:  # others give the variable more values
+            said = said.strip().lower() in YES
+        given.append((name, said, f"{variable} (environment)"))
     for name, flag in (flags or {}).items():
         given.append((name, flag, "command line"))
     for name, value, source in given:
@@ -426,7 +438,7 @@ def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool
             else:
                 layers.put_from_file(path, value, f"{where}:{line}", is_project=is_project)
         elif _holds_keys(path):
-            refuse(path, f"{name}: expected a table, not {_type_name(value)}")
+            refuse(path, f"{name}: expected a table, not {shown(value)}")
         elif path[0] == "providers" and path[-1] == "api_key":
             # the name last: what follows "api_key:" would be taken for a key, and taken out
             advice = "put the key into an environment variable and name it: api_key_env"
@@ -563,11 +575,6 @@ def _holds_keys(path: tuple[str, ...]) -> bool:
 def _hint(path: tuple[str, ...]) -> str:
     near = near_names(path)
     return f" - did you mean {' or '.join(near)}?" if near else " - see: agent config show"
-
-
-def _type_name(value: object) -> str:
-    names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
-    return names.get(type(value), "a list")
 
 
 def _providers(

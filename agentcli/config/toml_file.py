@@ -361,11 +361,11 @@ class Key:
     def check(self, value: object) -> str:
         """Why ``value`` is not valid: "expected ..."; empty when it is."""
         if not self._has_type(value):
-            return f"expected {self.expected}, not {_shown(value)}"
+            return f"expected {self.expected}, not {shown(value)}"
         if self.choices and value not in self.choices:
-            return f"expected {self.expected}, not {_shown(value)}"
+            return f"expected {self.expected}, not {shown(value)}"
         if isinstance(value, (int, float)) and not self.minimum <= value < float("inf"):
-            return f"expected {self.expected}, not {_shown(value)}"
+            return f"expected {self.expected}, not {shown(value)}"
         return ""
 
     @property
@@ -433,7 +433,8 @@ def _is_entry(name: str, value: object, *, is_header: bool) -> bool:
     return bool(name) and bool(usable or not is_header)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value that is not valid, for a message; of a table only the names."""
     if isinstance(value, dict):  # a value in it may be a key
         return f"one with {', '.join(map(str, value))}"[:80] if value else "an empty one"
     return json.dumps(value, default=str, ensure_ascii=False)[:80]

@@ -216,3 +216,12 @@ def causes_of(error: BaseException) -> list[BaseException]:
             if isinstance(item, BaseExceptionGroup):
                 todo += item.exceptions
     return found
+
+
+def kind_of(error: AgentError) -> str:
+    """A word for programs: the kind of a ``ProviderError``, else the class's name in snake case."""
+    kind = getattr(error, "kind", None)
+    if kind is not None:
+        return str(kind)
+    name = type(error).__name__
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")

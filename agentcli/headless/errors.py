@@ -100,15 +100,6 @@ def log_error(known: AgentError, error: Exception) -> None:
     log.log(level, "%s", known, exc_info=error)
 
 
-def kind_of(error: AgentError) -> str:
-    """A word for programs: the kind of a ``ProviderError``, else the class's name in snake case."""
-    kind = getattr(error, "kind", None)
-    if kind is not None:
-        return str(kind)
-    name = type(error).__name__
-    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
-
-
 def one_line(text: str) -> str:
     """``text`` in one line, without control characters."""
     joined = " ".join(text.split())

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled, UsageError
+from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled, UsageError, kind_of
 from agentcli.domain.events import (
     AgentEvent,
     BackgroundChanged,
@@ -42,7 +42,6 @@ from agentcli.headless.errors import (
     ExitCode,
     as_agent_error,
     exit_code_for,
-    kind_of,
     log_error,
     one_line,
 )

@@ -16,7 +16,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from agentcli.domain.errors import AgentError, NoStructuredOutput, ProviderError
+from agentcli.domain.errors import AgentError, NoStructuredOutput, ProviderError, kind_of
 from agentcli.domain.events import (
     AgentEvent,
     ApprovalWaiting,
@@ -43,7 +43,7 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.messages import ResultStatus
 from agentcli.domain.values import frozen, mutable
-from agentcli.headless.errors import ExitCode, exit_code_for, kind_of, one_line
+from agentcli.headless.errors import ExitCode, exit_code_for, one_line
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ import pytest
 
 from agentcli.app.user_files import Finding, Status
 from agentcli.cli.checks import check_other_agents, check_programs
-from agentcli.cli.doctor import side_by_side
+from agentcli.cli.doctor import check_telemetry, side_by_side
+from agentcli.config.paths import Paths
+from agentcli.config.settings import load_settings
 from tests.support.cli import agent_env, run_agent
 from tests.support.keyrings import fake_keyring
 from tests.support.model_server import ModelServer
@@ -213,3 +215,21 @@ def test_how_this_directory_stands_is_told(tmp_path: Path) -> None:
     (trust,) = [c for c in json.loads(done.stdout)["checks"] if c["name"] == "trust"]
     assert trust["status"] == "warn" and str(tmp_path) in trust["detail"]
     assert "start agent there" in trust["fix"]
+
+
+@pytest.mark.spec("OPS-3")
+def test_the_collector_is_tried_where_telemetry_is_on() -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="no extra otel")
+    paths = Paths.from_env(os.environ)
+    with ModelServer() as server:
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.port}"}
+        assert check_telemetry(load_settings(paths, env), env) == []
+        on = load_settings(paths, {"AGENTCLI_ENABLE_TELEMETRY": "1"})
+        (found,) = check_telemetry(on, env)
+        assert (found.status, found.detail) == (Status.OK, "to 127.0.0.1, without content")
+    (found,) = check_telemetry(on, env)
+    assert found.status is Status.WARN and "OTEL_EXPORTER_OTLP_ENDPOINT" in found.advice
+    (found,) = check_telemetry(on, env | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert found.advice == "correct OTEL_EXPORTER_OTLP_PROTOCOL"
+    (found,) = check_telemetry(on, {"OTEL_SDK_DISABLED": "true"})
+    assert (found.status, found.detail) == (Status.OK, "off")

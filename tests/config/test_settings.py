@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentcli.config.paths import Paths
 from agentcli.config.redaction import Redactor
-from agentcli.config.settings import Settings, dotted, load_settings
+from agentcli.config.settings import KEYS, Settings, dotted, load_settings
 from agentcli.config.toml_file import parse_leniently, split_key
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort, PermissionMode
@@ -62,6 +62,19 @@ def test_each_value_says_where_it_comes_from(paths: Paths) -> None:
     assert settings.sources["tools.off"] == f"{paths.config_file}:4"
     assert settings.sources["model"] == "AGENTCLI_MODEL (environment)"
     assert settings.sources["max_steps"] == "default"
+
+
+@pytest.mark.spec("SCALE-7")
+def test_only_the_user_switches_telemetry_on(paths: Paths) -> None:
+    assert not load(paths, "").telemetry
+    assert load(paths, "telemetry = true\n").telemetry
+    assert not load(paths, "telemetry = true\n", {"AGENTCLI_ENABLE_TELEMETRY": "0"}).telemetry
+    assert not any(KEYS[name].shared for name in ("telemetry", "telemetry_content"))
+    content = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+    says = {"true": True, "SPAN_ONLY": True, "NO_CONTENT": False, "EVENT_ONLY": False, "?": False}
+    assert {text: load(paths, "", {content: text}).telemetry_content for text in says} == says
+    headers = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20k3y-9fA7xQz81LmPq02RtVb,a=b"}
+    assert "k3y-9fA7xQz81LmPq02RtVb" in load(paths, "", headers).secrets
 
 
 @pytest.mark.spec("SEC-1")
