@@ -6,7 +6,7 @@ once. What takes effect without a question in every project is written to by no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,3 +139,17 @@ def _users_directories(settings: Settings) -> tuple[Path, ...]:
     if not home.startswith("/"):
         return ()
     return tuple(map(Path(home, ".claude").joinpath, KINDS))
+
+
+def hold_worktree(settings: Settings, cwd: Path) -> tuple[Callable[[], Awaitable[None]], ...]:
+    """Where ``cwd`` is in a worktree, that stays for as long as the session is open (SCALE-1)."""
+    if not settings.paths.worktree_records_dir.is_dir():
+        return ()
+    from agentcli.app.worktrees.book import Worktrees
+
+    give_back = Worktrees(settings.paths).hold(cwd)
+
+    async def release() -> None:
+        give_back()
+
+    return (release,)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.app.attachments import attach
-from agentcli.app.boundary import make_sandbox, policy_for, sandbox_banner
+from agentcli.app.boundary import hold_worktree, make_sandbox, policy_for, sandbox_banner
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
 from agentcli.app.listeners import EarlyImports, Listeners, telemetry
 from agentcli.app.memory_start import project_memory
@@ -291,6 +291,7 @@ async def _build(
             *((observer.aclose,) if observer is not None else ()),
             *_closers(options, store, info.id),
             sandbox.aclose,
+            *hold_worktree(settings, options.cwd),
         ),
     )
     conversation: Conversation = Conversation(

@@ -1,18 +1,24 @@
 """Asking git about a directory without running any of the repository's code (SEC-2).
 
 Law: git is a program outside the workspace; no file-system monitor, hook, pager, external diff,
-text conversion, content filter or transport of the repository runs, and nothing is written to it.
+text conversion, content filter or transport of the repository runs. Nothing is written to it but by
+``SafeGit.change``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+from agentcli.domain.clean import one_line
+from agentcli.domain.errors import ConfigError
 from agentcli.domain.tools import real_path
 
 TIMEOUT_S = 10.0
@@ -64,6 +70,51 @@ class SafeGit:
         with process:
             data = read_bounded(process, limit, timeout_s=timeout_s)
         return data if process.returncode in ok or len(data) == limit else None
+
+    def change(
+        self,
+        *arguments: str,
+        timeout_s: float = TIMEOUT_S,
+        given: IO[bytes] | None = None,
+        keep_open: int | None = None,
+        ok: tuple[int, ...] = (0,),
+    ) -> bytes:
+        """What it prints when it has done what it was asked for, which may write.
+
+        Whatever interrupts this ends git with all that it has started. ``given`` is its input;
+        ``keep_open`` a file that stays open for as long as any of them runs. Raises ``ConfigError``
+        with what git says.
+        """
+        try:
+            process = subprocess.Popen(  # noqa: S603 - a program outside the workspace
+                [self.program, *self.options, *arguments],
+                cwd=self.cwd,
+                env=self.env,
+                stdin=subprocess.DEVNULL if given is None else given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=() if keep_open is None else (keep_open,),
+            )
+        except OSError as error:
+            raise ConfigError(f"git cannot start: {error.strerror}", "see: agent doctor") from error
+        try:
+            out, said = process.communicate(timeout=timeout_s)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                took = f"git {arguments[0]} took more than {timeout_s:.0f} s"
+                raise ConfigError(took, "nothing is left of it") from error
+            raise
+        if process.returncode not in ok:
+            lines = os.fsdecode(said[:10_000]).encode("utf-8", "replace").decode().splitlines()
+            fatal = (line for line in lines if line.startswith(("fatal: ", "error: ")))
+            line = next(fatal, lines[0] if lines else f"exit code {process.returncode}")
+            what = one_line(line.partition(": ")[2] or line, 300)
+            raise ConfigError(f"git {arguments[0]}: {what}", "nothing was changed")
+        return out
 
     def without_filters(self) -> SafeGit | None:
         """The same with the repository's content filters off; ``None`` when git fails."""

@@ -32,6 +32,10 @@ class AcpOptions(SharedOptions):
         for name, field in _BY_THE_EDITOR.items():
             if getattr(self, field) not in {None, False}:
                 raise UsageError(f"{name} is not for agent acp", "the editor opens the sessions")
+        if self.worktree is not None:
+            raise UsageError(
+                "--worktree is not for agent acp", "the editor says where a session works"
+            )
         super().check()
 
 

@@ -6,7 +6,8 @@ two options whose value may be missing. So the line is sorted first:
 - the first word that is no option is the command if it is the name of one; else it is a prompt
 - ``-p`` makes it one shot: what follows is a prompt, whatever it is called
 - ``--`` ends options: all that follows is the prompt
-- ``-r`` and ``--resume`` without a value become ``--resume=`` (the picker)
+- ``-r`` and ``--resume`` without a value become ``--resume=`` (the picker), ``-w`` and
+  ``--worktree`` become ``--worktree=`` (a new one)
 - ``--input-format`` makes it one shot too: a program speaks, which cannot be a chat
 - flags as Claude Code's users, scripts and libraries spell them are rewritten, so that one set of
   options is declared, documented and completed; one is dropped only where doing without it changes
@@ -29,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "acp": "Serve an editor over the Agent Client Protocol",
     "sessions": "List, show, search, import, export and repair sessions",
     "replay": "Play a session again, without asking a model or running a tool",
+    "worktrees": "List and remove the worktrees of agents",
     "tasks": "List, follow and stop background runs",
     "models": "List the models, their limits and prices",
     "config": "Show and change settings",
@@ -43,11 +45,16 @@ COMMANDS: dict[str, str] = {
     "completions": "Print or install shell completion",
 }
 # commands of the contract that are still to come: no prompt either (CLI-13)
-PLANNED = frozenset({"batch", "pipeline", "review", "worktrees"})
+PLANNED = frozenset({"batch", "pipeline", "review"})
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})
-_OPTIONAL_VALUE = frozenset({"-r", "--resume"})
+_OPTIONAL_VALUE = {
+    "-r": "--resume",
+    "--resume": "--resume",
+    "-w": "--worktree",
+    "--worktree": "--worktree",
+}
 # flags of Claude Code; repository settings, which the first names, are never read (SEC-1)
 _DROPPED_WITH_VALUE = frozenset({"--setting-sources"})
 _RENAMED = {"--fork-session": "--fork"}
@@ -156,7 +163,7 @@ def _valued() -> set[str]:
     """Every spelling of every option that always takes a value."""
     from agentcli.cli.options import RunOptions, spellings
 
-    return spellings(RunOptions, with_value=True) - _OPTIONAL_VALUE | _OTHER_WITH_VALUE
+    return spellings(RunOptions, with_value=True) - _OPTIONAL_VALUE.keys() | _OTHER_WITH_VALUE
 
 
 def _cluster(item: str) -> str:
@@ -165,7 +172,7 @@ def _cluster(item: str) -> str:
     if item.startswith("--") or not item.startswith("-"):
         return flags
     for letter in item[1:]:
-        if letter == "r" or f"-{letter}" in _valued():
+        if f"-{letter}" in _OPTIONAL_VALUE or f"-{letter}" in _valued():
             break
         flags += letter
     return flags
@@ -180,14 +187,22 @@ def _takes_next(argv: list[str], index: int) -> int:
     elif len(item) == len(_cluster(item)) + 2:
         if f"-{item[-1]}" in _valued():
             return 1
-        if item[-1] == "r":
-            return int(_has_value(argv, index))
-    return int(item == "--resume" and _has_value(argv, index))
+        if f"-{item[-1]}" in _OPTIONAL_VALUE:
+            return int(_has_value(argv, index, f"-{item[-1]}"))
+    return int(item in _OPTIONAL_VALUE and _has_value(argv, index, item))
 
 
-def _has_value(argv: list[str], index: int) -> bool:
+def _has_value(argv: list[str], index: int, option: str) -> bool:
+    """Whether the next word is the value of ``option``, which may lack one.
+
+    Several words in one at the end of the line are no name of a worktree, but the prompt.
+    """
     following = argv[index + 1 : index + 2]
-    return bool(following) and not following[0].startswith("-") and following[0] not in COMMANDS
+    if not following or following[0].startswith("-") or following[0] in COMMANDS:
+        return False
+    is_last = index + 2 == len(argv)
+    is_prompt = is_last and len(following[0].split()) > 1
+    return not (is_prompt and _OPTIONAL_VALUE[option] == "--worktree")
 
 
 def _normalised(argv: list[str], *, command: str) -> list[str]:
@@ -200,11 +215,12 @@ def _normalised(argv: list[str], *, command: str) -> list[str]:
             return done + argv[index:]
         step = 1
         if item in _OPTIONAL_VALUE:
-            if _has_value(argv, index):
-                done.append(f"--resume={argv[index + 1]}")
+            name = _OPTIONAL_VALUE[item]
+            if _has_value(argv, index, item):
+                done.append(f"{name}={argv[index + 1]}")
                 step = 2
             else:
-                done.append("--resume=")
+                done.append(f"{name}=")
         elif item in _ONE_SHOT and command == "run":
             pass
         elif "p" in _cluster(item) and command == "run":

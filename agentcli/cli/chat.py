@@ -31,7 +31,13 @@ def chat(options: ChatOptions) -> int:
         return run(RunCommand(**{**vars(RunOptions()), **vars(options)}))
     from agentcli.cli.interactive import talk
 
-    return talk(options, " ".join(options.prompt or ()))
+    prompt = " ".join(options.prompt or ())
+    if not options.has_own_place:
+        return talk(options, prompt)
+    from agentcli.cli.fleet.stay import in_worktree
+
+    with in_worktree(options):
+        return talk(options, prompt)
 
 
 COMMAND = DirectCommand(

@@ -206,8 +206,12 @@ complete -o filenames -F _agentcli_complete {" ".join(_NAMES)}
 
 
 def _valued(command: CommandInfo) -> list[OptionInfo]:
-    """Options that take the next word; ``--resume`` may, and is left out."""
-    return [o for o in command.options if o.takes_value and "--resume" not in o.names]
+    """Options that take the next word; those that only may are left out."""
+    return [o for o in command.options if o.takes_value and not _may_lack_value(o)]
+
+
+def _may_lack_value(option: OptionInfo) -> bool:
+    return option.metavar.startswith("[")
 
 
 def _bash_values(command: CommandInfo) -> list[str]:
@@ -297,7 +301,7 @@ def _zsh_options(command: CommandInfo) -> str:
         if option.takes_value:
             values = _values(option)
             action = f"({' '.join(values)})" if values else _ZSH_ACTIONS.get(option.metavar, " ")
-            optional = "::" if "--resume" in option.names else ":"
+            optional = "::" if _may_lack_value(option) else ":"
             value = f"{optional}{_zsh_quoted(option.metavar.lower())}:{action}"
         lines += [f"    '*{name}[{text}]{value}' \\" for name in option.names]
     return "\n".join(lines)
@@ -350,7 +354,7 @@ def _fish_option(program: str, condition: str, option: OptionInfo) -> str:
     parts += [
         f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
     ]
-    if option.takes_value and "--resume" not in option.names:
+    if option.takes_value and not _may_lack_value(option):
         values = _values(option)
         if values:
             parts.append(f"-x -a '{' '.join(values)}'")

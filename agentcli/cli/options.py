@@ -179,6 +179,15 @@ class SharedOptions(OptionSet):
     new: Annotated[
         bool, Option("--new", "Start a new session even if one was interrupted here.")
     ] = False
+    worktree: Annotated[
+        str | None,
+        Option(
+            "-w --worktree",
+            "Work in a git worktree of its own, on the branch agent/NAME; without a value,"
+            " a new one.",
+            "[NAME]",
+        ),
+    ] = None
     cd: Annotated[str | None, Option("-C --cd", "Work in DIR.", "DIR")] = None
     add_dir: Annotated[
         list[str] | None, Option("--add-dir", "Another directory to work in; repeatable.", "DIR")
@@ -258,6 +267,10 @@ class SharedOptions(OptionSet):
         given = list(compress(ways, ways.values()))
         if len(given) > 1:
             raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
+        if self.worktree is not None and not self.worktree.strip() and self.continue_:
+            raise UsageError(
+                "a new worktree has no session to continue", "give its name: -w NAME --continue"
+            )
         if self.session is not None and not self.session.strip():
             raise UsageError("--session needs an ID", "agent sessions list shows them")
         if self.fork and (not given or self.new):
@@ -265,6 +278,12 @@ class SharedOptions(OptionSet):
         if self.no_session and self.fork:
             raise UsageError("--no-session and --fork exclude each other", "give one of them")
         choice("--sandbox", self.sandbox, SANDBOXES)
+
+    @property
+    def has_own_place(self) -> bool:
+        """Whether the work may be in a worktree: a new one, or that of an earlier session."""
+        resumes = self.continue_ or self.resume or self.session
+        return self.worktree is not None or (self.cd is None and bool(resumes))
 
     def fallback_models(self) -> list[str] | None:
         """The models to fall back on, in order; ``None`` when not given."""

@@ -41,6 +41,16 @@ def run(options: RunCommand) -> int:
     if options.version:
         return print_version()
     options.check()
+    if options.has_own_place:
+        from agentcli.cli.fleet.stay import in_worktree
+
+        with in_worktree(options, quiet=options.quiet):
+            return _answer(options)
+    return _answer(options)
+
+
+def _answer(options: RunCommand) -> int:
+    """The same, in the directory of ``options``."""
     from agentcli.cli.logging_setup import REDACTOR
     from agentcli.headless.one_shot import OneShot, RunRequest
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from agentcli.domain.errors import ConfigError, PersistenceError
 from agentcli.domain.values import frozen
 
+_CLOSED = (".agentcli", ".agents")  # for every tool (SEC-3)
 _ADVICE = "set AGENTCLI_HOME to a directory that you can write to"
 
 
@@ -86,6 +87,21 @@ class Paths:
     """What was typed in the chat."""
     models_file = _OwnFile("state_dir", "models.txt")
     """What ``agent models --refresh`` has fetched."""
+
+    worktree_records_dir = _OwnFile("state_dir", "worktree-records")
+    """What is written down of worktrees, and their locks."""
+
+    @property
+    def worktrees_dir(self) -> Path:
+        """The worktrees of agents (SCALE-1), in which they work: no place of our own.
+
+        Beside a directory in which no tool may write because of its name.
+        """
+        parts = self.state_dir.parts
+        closed = next((at for at, name in enumerate(parts) if name in _CLOSED), 0)
+        return (
+            Path(*parts[:closed], "agentcli-worktrees") if closed else self.state_dir / "worktrees"
+        )
 
     def own_places(self, workspace: Path) -> tuple[Path, ...]:
         """What no tool writes without asking (SEC-3), for a session that works in ``workspace``.

@@ -146,7 +146,7 @@ class _Collector:
                 self.git_directory(real)
             return
         self.keep(entry)
-        directory = _named_by(entry)
+        directory = named_by(entry)
         if directory is None:
             return
         if self.is_writable(directory):
@@ -292,7 +292,7 @@ def _first_line(path: Path) -> str:
         return ""
 
 
-def _named_by(entry: Path) -> Path | None:
+def named_by(entry: Path) -> Path | None:
     """The directory that a ``.git`` file names."""
     line = _first_line(entry)
     if not line.startswith("gitdir:"):

@@ -1,0 +1,157 @@
+"""The repository that a worktree is made of, and what is written down of a worktree."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+from agentcli.app.safe_git import SafeGit, find_git
+from agentcli.domain.clean import one_line
+from agentcli.domain.errors import UsageError
+from agentcli.domain.values import frozen
+from agentcli.process.sandbox_places import common_of_worktree, named_by
+
+BRANCHES = "agent/"
+MAX_NAME = 100
+MAKING, READY, REMOVING = "making", "ready", "removing"
+_MAX_OUTPUT = 100_000
+
+
+@frozen
+class Worktree:
+    """What is written down of one; paths are real ones.
+
+    ``repository`` is the git directory that all of its worktrees share, ``root`` the working tree
+    from which this one was made, ``admin`` the directory that git keeps for it. ``made_branch``:
+    the branch was not there before. ``base`` is the commit that it began with.
+    """
+
+    name: str
+    path: Path
+    repository: Path
+    root: Path
+    branch: str
+    base: str
+    made_branch: bool
+    created_at: float
+    admin: Path | None = None
+    step: str = MAKING
+
+
+@frozen
+class Repository:
+    """Where a worktree is made of: ``top`` is the working tree, or the bare repository itself.
+
+    ``below``: the directory inside of it in which the user is.
+    """
+
+    git: SafeGit
+    common: Path
+    top: Path
+    below: PurePosixPath
+    head: str
+    notices: tuple[str, ...] = ()
+
+
+def repository_at(cwd: Path) -> Repository:
+    """The repository that ``cwd`` is in. Raises ``UsageError`` where no worktree can be made."""
+    git = find_git(cwd)
+    if git is None:
+        raise UsageError("-w needs git, which was not found", "install it")
+    found = git.output(
+        *("rev-parse", "--path-format=absolute", "--git-common-dir", "--is-bare-repository"),
+        "--is-inside-work-tree",
+        limit=_MAX_OUTPUT,
+    )
+    if found is None:
+        raise UsageError(
+            f"-w needs a git repository, and {cwd} is in none that git can read",
+            "make one with git init and a first commit, or leave -w out",
+        )
+    common, is_bare, is_inside = os.fsdecode(found).splitlines()
+    if is_inside != "true" and is_bare != "true":
+        raise UsageError(f"{cwd} is inside of a git directory", "change to the working tree")
+    top, below = Path(common), ""
+    if is_inside == "true":
+        place = git.output("rev-parse", "--show-toplevel", limit=_MAX_OUTPUT) or b""
+        prefix = git.output("rev-parse", "--show-prefix", limit=_MAX_OUTPUT) or b""
+        top, below = Path(os.fsdecode(place).rstrip("\n")), os.fsdecode(prefix).rstrip("\n")
+    notices = []
+    if git.output("rev-parse", "--show-superproject-working-tree", limit=_MAX_OUTPUT):
+        notices.append(f"the worktree is one of the submodule {top}, not of the project around it")
+    elif (top / ".gitmodules").is_file():
+        notices.append("submodules are empty in the worktree: git submodule update --init")
+    at_top = SafeGit(git.program, top, git.env, git.options)
+    real, head = Path(os.path.realpath(common)), commit_of(git, "HEAD")
+    return Repository(at_top, real, top, PurePosixPath(below), head, tuple(notices))
+
+
+def common_directory(cwd: Path) -> Path | None:
+    """The git directory that the worktrees of ``cwd``'s repository share, without asking git.
+
+    ``None`` outside of a repository, and where a ``.git`` file names one that does not know of it.
+    """
+    for directory in (cwd, *cwd.parents):
+        entry = directory / ".git"
+        if entry.is_dir():
+            return Path(os.path.realpath(entry))
+        if entry.is_file():
+            own = named_by(entry)
+            if own is None:
+                return None
+            return common_of_worktree(entry, own) or (own if (own / "objects").is_dir() else None)
+        if (directory / "HEAD").is_file() and (directory / "objects").is_dir():
+            return Path(os.path.realpath(directory))
+    return None
+
+
+def checked_name(git: SafeGit, name: str) -> str:
+    """``name`` as the end of a branch. Raises ``UsageError`` where git would not take it."""
+    plain = name.strip().removeprefix(BRANCHES)
+    is_fine = 0 < len(plain) <= MAX_NAME and not plain.startswith("-") and "\0" not in plain
+    full = f"refs/heads/{BRANCHES}{plain}"
+    if is_fine:
+        is_fine = git.output("check-ref-format", full, limit=100) is not None
+    if not is_fine:
+        raise UsageError(
+            f"{one_line(name, 60)!r} is no name for a worktree: git takes no such branch",
+            "use letters, digits, dots and dashes; a prompt goes first, or after --",
+        )
+    return plain
+
+
+def by_directory(git: SafeGit, directory: Path, tree: Path | None = None) -> SafeGit:
+    """Git for the git directory ``directory``, whatever a ``.git`` file says."""
+    options = (*git.options, f"--git-dir={directory}")
+    if tree is not None:
+        options += (f"--work-tree={tree}",)
+    return SafeGit(git.program, tree or directory, git.env, options)
+
+
+def commit_of(git: SafeGit, name: str) -> str:
+    """The id of the commit ``name``; empty when there is none."""
+    found = git.output("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", limit=1000)
+    return os.fsdecode(found or b"").strip()
+
+
+def key_of(repository: Path) -> str:
+    """The folder of a repository: readable, and of no other."""
+    name = repository.parent.name if repository.name == ".git" else repository.name
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:40]
+    mark = hashlib.sha256(os.fsencode(repository)).hexdigest()[:12]
+    return f"{plain or 'repository'}-{mark}"
+
+
+def folder_of(name: str) -> str:
+    """The name of the directory of the worktree ``name``."""
+    return name.replace("/", "~")  # which is in no name of a branch
+
+
+def entries(folder: Path) -> list[Path]:
+    """What is in ``folder``, in order; nothing where it cannot be listed."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
