@@ -31,6 +31,10 @@ _agentcli_complete() {
           'sessions/repair') where='sessions/repair' ;;
           'sessions/reindex') where='sessions/reindex' ;;
           'replay') where='replay' ;;
+          'worktrees') where='worktrees' ;;
+          'worktrees/list') where='worktrees/list' ;;
+          'worktrees/remove') where='worktrees/remove' ;;
+          'worktrees/prune') where='worktrees/prune' ;;
           'tasks') where='tasks' ;;
           'tasks/list') where='tasks/list' ;;
           'tasks/show') where='tasks/show' ;;
@@ -165,6 +169,7 @@ _agentcli_complete() {
     'sessions/stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/stats --days') COMPREPLY=(); return ;;
     'replay --speed') COMPREPLY=(); return ;;
+    'worktrees/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'tasks/list --session') COMPREPLY=(); return ;;
     'tasks/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'tasks/show --session') COMPREPLY=(); return ;;
@@ -220,16 +225,16 @@ _agentcli_complete() {
   esac
   case "$where" in
     '')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume acp sessions replay tasks models config mcp plugin permissions auth map stats doctor help completions' ;;
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      commands='run resume acp sessions replay worktrees tasks models config mcp plugin permissions auth map stats doctor help completions' ;;
     'run')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --session-id --json-schema --output-schema --max-turns --max-budget-usd --timeout --record --replay --quiet --raw --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --session-id --json-schema --output-schema --max-turns --max-budget-usd --timeout --record --replay --quiet --raw --help -h'
       commands='' ;;
     'resume')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='' ;;
     'acp')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --login --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --login --help -h'
       commands='' ;;
     'sessions')
       options='--help -h'
@@ -275,6 +280,18 @@ _agentcli_complete() {
       commands='' ;;
     'replay')
       options='--speed --step --thinking --help -h'
+      commands='' ;;
+    'worktrees')
+      options='--help -h'
+      commands='list remove prune' ;;
+    'worktrees/list')
+      options='--all --format --help -h'
+      commands='' ;;
+    'worktrees/remove')
+      options='--force --help -h'
+      commands='' ;;
+    'worktrees/prune')
+      options='--all --help -h'
       commands='' ;;
     'tasks')
       options='--help -h'
@@ -398,7 +415,7 @@ _agentcli_complete() {
       commands='' ;;
     'help')
       options='--help -h'
-      commands='background chat commands configuration editors exit-codes extensions library map mcp one-shot providers safety sessions architecture contract figures' ;;
+      commands='background chat commands configuration editors exit-codes extensions library map mcp one-shot providers safety sessions worktrees architecture contract figures' ;;
     'completions')
       options='--install --help -h'
       commands='bash zsh fish' ;;

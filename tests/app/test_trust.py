@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.trust import find_project, project_lines
+from agentcli.app.trust import change_trust, find_project, project_lines, trusted_project
+from agentcli.app.worktrees.book import Worktrees
+from agentcli.app.worktrees.repository import repository_at
+from agentcli.config.paths import Paths
 from tests.extensions.places import skill, write
+from tests.support.repositories import git, make_repository
 
 
 @pytest.mark.spec("SEC-1", "SEC-6", "SEC-17")
@@ -34,3 +38,35 @@ def test_all_that_a_repository_brings_is_shown(tmp_path: Path) -> None:
         "skill aside: Quiet", "files: scripts/aside.sh",
     ):  # fmt: skip
         assert part in shown
+
+
+@pytest.mark.spec("SCALE-1", "SEC-1")
+def test_a_worktree_is_trusted_as_its_repository_is_while_it_brings_the_same(
+    tmp_path: Path,
+) -> None:
+    root, paths = make_repository(tmp_path / "project"), Paths.from_env(os.environ)
+    hook = '[[hooks.SessionStart]]\ncommand = "./check.sh"\n'
+    write(root, ".agents/config.toml", f'permission_mode = "accept-edits"\n{hook}')
+    write(root, "check.sh", "exit 0")
+    write(root, ".claude/settings.json", '{"permissions": {"allow": ["Bash(ls *)"]}}')
+    write(root, ".mcp.json", '{"mcpServers": {"a": {"command": "./check.sh"}}}')
+    write(root, "sub/.agents/commands/ship.md", "Ship it")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "setup")
+    stay = Worktrees(paths).enter(repository_at(root / "sub"), "fix")
+    tree, hostile = stay.directory, tmp_path / "hostile"
+    git(root, "worktree", "add", "-q", "--detach", str(hostile))
+    (hostile / ".git").write_text((tree.parent / ".git").read_text())
+
+    def is_trusted(place: Path) -> bool:
+        return trusted_project(paths, find_project(place, os.environ, ()))[0] is not None
+
+    assert not is_trusted(tree)
+    change_trust(paths, find_project(root / "sub", os.environ, ()), trusted=True)
+    assert is_trusted(tree) and not is_trusted(hostile / "sub")
+    write(tree.parent, "check.sh", "exit 1")
+    assert not is_trusted(tree) and is_trusted(root / "sub")
+    write(tree.parent, "check.sh", "exit 0")
+    assert is_trusted(tree)
+    change_trust(paths, find_project(tree, os.environ, ()), trusted=False)
+    assert not is_trusted(tree) and is_trusted(root / "sub")

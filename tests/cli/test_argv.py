@@ -40,6 +40,12 @@ from agentcli.cli.main import MODULES
         ("-r run x", "run", "--resume= x"),
         ("--resume=abc", "chat", "--resume=abc"),
         ("run --resume abc", "run", "--resume=abc"),
+        ("-w", "chat", "--worktree="),
+        ("-w fix", "chat", "--worktree=fix"),
+        ("-w fix go on", "chat", "--worktree=fix go on"),
+        ("run --worktree -c", "run", "--worktree= -c"),
+        ("-w -- fix", "chat", "--worktree= -- fix"),
+        ("-p -w fix go", "run", "--worktree=fix go"),
         ("resume abc -m x", "resume", "abc -m x"),
         ("--system-prompt run hi", "chat", "--system-prompt run hi"),
         ("--system-prompt -p hi", "chat", "--system-prompt -p hi"),
@@ -60,7 +66,7 @@ def test_options_before_a_command_without_prompt_are_kept_apart() -> None:
 def test_every_option_with_a_value_may_stand_before_a_command() -> None:
     prompted = [c for c in all_commands() if c.words in {(), ("run",), ("resume",)}]
     names = {name for c in prompted for o in c.options if o.takes_value for name in o.names}
-    for name in names - {"-r", "--resume"}:
+    for name in names - {"-r", "--resume", "-w", "--worktree"}:
         assert sort_arguments([name, "sessions", "run", "x"]).command == "run", name
     flags = {name for c in prompted for o in c.options if not o.takes_value for name in o.names}
     for name in flags - {"-h", "--help"}:
@@ -112,3 +118,9 @@ def test_the_line_is_sorted_with_them(
     invocation = sort_arguments(argv)
     assert invocation.command == command
     assert args is None or invocation.args == args
+
+
+def test_several_words_in_one_at_the_end_are_the_prompt_and_no_name() -> None:
+    assert sort_arguments(["run", "-w", "fix it"]).args == ["--worktree=", "fix it"]
+    assert sort_arguments(["run", "-w", "fix it", "now"]).args == ["--worktree=fix it", "now"]
+    assert sort_arguments(["-r", "my session"]).args == ["--resume=my session"]

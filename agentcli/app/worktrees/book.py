@@ -48,7 +48,7 @@ from agentcli.app.worktrees.repository import (
     key_of,
     repository_at,
 )
-from agentcli.config.paths import Paths, ensure_dir, write
+from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.values import mutable
 from agentcli.engine.context.system_prompt import project_root
@@ -58,6 +58,7 @@ if sys.platform != "win32":  # there, worktrees are not locked
     import fcntl
 
 _MAX_RECORD_BYTES = 100_000
+_BY_WHICH_KNOWN = "locked gitdir"
 _PATIENCE_S = 2.0  # for what takes moments: another start, the end of a killed one
 _ADJECTIVES = (
     "amber", "bold", "brave", "brisk", "calm", "clever", "cosy", "eager", "fair", "fresh", "gentle",
@@ -240,7 +241,18 @@ class Worktrees:
 
     def _write(self, tree: Worktree) -> None:
         values = {name: _plain(value) for name, value in asdict(tree).items()}
-        write(self._record_of(tree), json.dumps(values, indent=1, sort_keys=True) + "\n")
+        file = self._record_of(tree)
+        text = json.dumps(values, indent=1, sort_keys=True) + "\n"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(_unfinished(file), flags, 0o600), "wb") as opened:
+                opened.write(text.encode("utf-8", "surrogateescape"))
+                opened.flush()
+                os.fsync(opened.fileno())
+            _unfinished(file).replace(file)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"cannot write {file}: {reason}", "nothing was changed") from error
 
     # --- begin -----------------------------------------------------------------------------
 
@@ -330,6 +342,10 @@ class Worktrees:
                 f"rename it: git branch -m {BRANCHES.rstrip('/')} NEW-NAME",
             )
         path = self.path_of(repository.common, name)
+        if os.path.lexists(path):
+            raise ConfigError(
+                f"{path} is there, but nothing is written down of it", "move it elsewhere first"
+            )
         tree = Worktree(
             name=name,
             path=path,
@@ -405,7 +421,8 @@ class Worktrees:
 
     def remove(self, tree: Worktree, *, force: bool) -> TreeState:
         """Remove it; what was lost with it. Raises ``UsageError`` where that needs ``force``."""
-        lock = self._locked(tree.path, tree.name, _PATIENCE_S)
+        patience_s = 0.0 if tree.step == READY else _PATIENCE_S
+        lock = self._locked(tree.path, tree.name, patience_s)
         try:
             tree = _read_record(self._record_of(tree)) or tree
             state = self.state(tree, is_ours=True)
@@ -463,6 +480,8 @@ class Worktrees:
         git = find_git(tree.root)
         _erase(tree.path)
         for admin in _admin_directories(tree):
+            for each in sorted(entries(admin), key=lambda path: _BY_WHICH_KNOWN.find(path.name)):
+                _erase(each)  # what it is known by last
             _erase(admin)
         with contextlib.suppress(OSError):
             (tree.repository / "worktrees").rmdir()
@@ -471,7 +490,8 @@ class Worktrees:
             tip = commit_of(ours, f"refs/heads/{tree.branch}")
             if tip and (with_commits or not commits_only_there(ours, tree, (tip,))):
                 ours.change("branch", "-D", "--quiet", "--", tree.branch)
-        self._record_of(tree).unlink(missing_ok=True)
+        for file in (_unfinished(self._record_of(tree)), self._record_of(tree)):
+            file.unlink(missing_ok=True)
 
     def _tidy(self, tree: Worktree) -> None:
         for folder in (self._record_of(tree).parent, tree.path.parent):
@@ -486,8 +506,11 @@ class Worktrees:
                 if file.suffix == ".lock" and not file.with_suffix(".json").exists():
                     with contextlib.suppress(OSError):
                         lock = _TreeLock.take(file, make=False)
+                        is_left = lock is not None and not file.with_suffix(".json").exists()
+                        if is_left:
+                            _unfinished(file.with_suffix(".json")).unlink(missing_ok=True)
                         if lock is not None:
-                            lock.release(remove=not file.with_suffix(".json").exists())
+                            lock.release(remove=is_left)
             with contextlib.suppress(OSError):
                 folder.rmdir()
             with contextlib.suppress(OSError):
@@ -528,16 +551,19 @@ def _erase(path: Path) -> None:
             return
 
     try:
-        if path.is_symlink():
+        if path.is_symlink() or path.is_file():
             path.unlink()
-        elif path.exists():
-            for _ in range(3):  # what could not be listed can be now
+        for _ in range(3):  # what could not be listed can be now
+            if path.exists():
                 shutil.rmtree(path, onerror=allow)
-                if not path.exists():
-                    break
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"cannot remove {path}: {reason}", "remove it by hand") from error
+
+
+def _unfinished(record: Path) -> Path:
+    """Where ``record`` is written before it takes its place; one writer has the lock."""
+    return record.with_name(f".{record.name}.new")
 
 
 def _is_record(file: Path) -> bool:

@@ -1,0 +1,466 @@
+"""Worktrees: made, entered, left and removed whole, whatever is in them or was killed (SCALE-1)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentcli.app.worktrees.book import Stay, TreeInUse, Worktrees
+from agentcli.app.worktrees.repository import common_directory, repository_at
+from agentcli.config.paths import Paths
+from agentcli.domain.errors import AgentError, ConfigError, UsageError
+from tests.support.repositories import git, make_repository, traces
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "project")
+
+
+@pytest.fixture
+def state(home: Path) -> Path:
+    return home / "agentcli"
+
+
+@pytest.fixture
+def trees(state: Path) -> Worktrees:
+    del state
+    return Worktrees(Paths.from_env(os.environ))
+
+
+def enter(trees: Worktrees, cwd: Path, name: str | None = None) -> Stay:
+    return trees.enter(repository_at(cwd), name)
+
+
+@pytest.mark.spec("SCALE-1")
+def test_a_clean_worktree_vanishes_with_its_branch(
+    trees: Worktrees, root: Path, state: Path
+) -> None:
+    stay = enter(trees, root)
+    tree = stay.tree
+    assert stay.directory == tree.path and tree.path.is_relative_to(state / "worktrees")
+    assert git(tree.path, "branch", "--show-current").strip() == f"agent/{tree.name}"
+    assert (tree.path / "a.txt").read_text() == "one\n"
+    assert "locked" in git(root, "worktree", "list", "--porcelain")
+    (tree.path / "out").mkdir()
+    (tree.path / "out/x.o").write_text("what git ignores is no work")
+    assert trees.leave(stay) is None
+    assert traces(root, state) == {}
+    assert git(root, "worktree", "list").count("\n") == 1
+
+
+def _change(path: Path) -> None:
+    (path / "a.txt").write_text("changed\n")
+
+
+def _stage(path: Path) -> None:
+    (path / "a.txt").write_text("changed\n")
+    git(path, "add", "a.txt")
+
+
+def _delete(path: Path) -> None:
+    (path / "a.txt").unlink()
+
+
+def _untracked(path: Path) -> None:
+    (path / "new.txt").write_text("new\n")
+
+
+def _commit(path: Path) -> None:
+    _stage(path)
+    git(path, "commit", "-qm", "work")
+
+
+def _detached(path: Path) -> None:
+    git(path, "checkout", "-q", "--detach")
+    _commit(path)
+
+
+def _stash(path: Path) -> None:
+    _commit(path)
+    (path / "a.txt").write_text("more\n")
+    git(path, "stash", "-q")
+
+
+def _nested(path: Path) -> None:
+    make_repository(path / "inner")
+
+
+def _rebase(path: Path) -> None:
+    """Stopped in the middle, with a clean working tree."""
+    editor = "sed -i s/^pick/edit/"
+    git(path, "-c", f"sequence.editor={editor}", "rebase", "-q", "-i", "--root")
+
+
+def _foreign_link(path: Path) -> None:
+    """It says that it is the worktree of another repository, which would be found clean."""
+    other = make_repository(Path.home() / "other")
+    _untracked(path)
+    (path / ".git").write_text(f"gitdir: {other}/.git\n")
+
+
+def _broken_index(path: Path) -> None:
+    own = Path(git(path, "rev-parse", "--absolute-git-dir").strip())
+    (own / "index").write_bytes(b"nonsense")
+
+
+WORK = [_change, _stage, _delete, _untracked, _commit, _detached, _stash, _nested, _rebase]
+WORK += [_foreign_link, _broken_index]
+
+
+@pytest.mark.spec("SCALE-1")
+@pytest.mark.parametrize("work", WORK, ids=lambda each: each.__name__.strip("_"))
+def test_work_is_kept_and_removed_only_by_force(
+    trees: Worktrees, root: Path, state: Path, work: Callable[[Path], None]
+) -> None:
+    stay = enter(trees, root, "fix")
+    work(stay.tree.path)
+    kept = trees.leave(stay)
+    assert kept is not None and not kept.is_clean and kept.text() != "clean"
+    assert [state for _, state in trees.prune(None)] == [kept]
+    with pytest.raises(UsageError, match="which would be lost"):
+        trees.remove(trees.named("fix", None), force=False)
+    assert stay.tree.path.is_dir()
+    trees.remove(trees.named("agent/fix", None), force=True)
+    assert traces(root, state) == {}
+
+
+def test_commits_that_another_branch_has_are_no_reason_to_stay(
+    trees: Worktrees, root: Path, state: Path
+) -> None:
+    stay = enter(trees, root, "fix")
+    _commit(stay.tree.path)
+    git(root, "merge", "-q", "--ff-only", "agent/fix")
+    assert trees.leave(stay) is None
+    assert traces(root, state) == {}
+
+
+def test_a_branch_that_was_there_before_stays(trees: Worktrees, root: Path, state: Path) -> None:
+    git(root, "branch", "agent/fix")
+    git(root, "commit", "-q", "--allow-empty", "-m", "second")
+    stay = enter(trees, root, "fix")
+    assert stay.tree.base == git(root, "rev-parse", "agent/fix").strip()
+    assert trees.leave(stay) is None
+    assert traces(root, state) == {"branches": ["agent/fix"]}
+
+
+def test_a_kept_one_is_entered_again_and_one_whose_directory_was_removed_comes_back(
+    trees: Worktrees, root: Path, state: Path
+) -> None:
+    first = enter(trees, root, "feature/x")
+    _commit(first.tree.path)
+    assert trees.leave(first) is not None
+    again = enter(trees, root / "sub", "feature/x")
+    assert again.directory == first.tree.path / "sub" and again.tree == first.tree
+    trees.leave(again)
+    subprocess.run(["rm", "-rf", first.tree.path], check=True)
+    back = enter(trees, root, "feature/x")
+    assert (back.tree.path / "a.txt").read_text() == "changed\n"
+    assert back.tree.made_branch
+    git(root, "merge", "-q", "--ff-only", "agent/feature/x")
+    assert trees.leave(back) is None
+    assert traces(root, state) == {}
+
+
+@pytest.mark.spec("SCALE-1")
+def test_one_agent_at_a_time(trees: Worktrees, root: Path, state: Path) -> None:
+    stay = enter(trees, root, "fix")
+    with pytest.raises(TreeInUse, match="in use by another agent"):
+        enter(trees, root, "fix")
+    assert [state.in_use for _, state in trees.prune(None) if state] == [True]
+    with pytest.raises(TreeInUse):
+        trees.remove(stay.tree, force=True)
+    release = trees.hold(stay.directory / "sub")  # a session that was begun in it
+    state_left = trees.leave(stay)
+    assert state_left is not None and state_left.in_use
+    assert [state.in_use for _, state in trees.prune(None) if state] == [True]
+    release()
+    assert [state for _, state in trees.prune(None)] == [None]
+    assert traces(root, state) == {}
+    trees.hold(root)()  # in none
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "a..b", "-x", "a b", "x.lock", "a~b", "/a", "a//b", "@{", "x" * 101, "a\nb"]
+)
+def test_a_name_that_git_does_not_take(
+    trees: Worktrees, root: Path, state: Path, name: str
+) -> None:
+    with pytest.raises(UsageError, match="no name for a worktree"):
+        enter(trees, root, name)
+    assert traces(root, state) == {}
+
+
+def test_where_no_worktree_can_be_made(trees: Worktrees, tmp_path: Path, state: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(UsageError, match="needs a git repository"):
+        enter(trees, empty)
+    git(empty, "init", "-q")
+    with pytest.raises(UsageError, match="has no commit"):
+        enter(trees, empty)
+    with pytest.raises(UsageError, match="inside of a git directory"):
+        enter(trees, empty / ".git")
+    make_repository(empty / "full")
+    git(empty / "full", "checkout", "-q", "-b", "agent/taken")
+    with pytest.raises(ConfigError, match=r"checked out|used by worktree"):
+        enter(trees, empty / "full", "taken")
+    git(empty / "full", "checkout", "-q", "-b", "agent-x")
+    git(empty / "full", "branch", "-D", "agent/taken")
+    git(empty / "full", "branch", "agent")
+    with pytest.raises(UsageError, match="in the way"):
+        enter(trees, empty / "full", "other")
+    assert list((state / "worktrees").glob("*/*")) == []
+    assert [*trees.prune(None)] == [] and list((state / "worktree-records").iterdir()) == []
+
+
+def test_a_bare_repository_a_detached_head_a_submodule_and_a_worktree_have_worktrees(
+    trees: Worktrees, root: Path, tmp_path: Path, state: Path
+) -> None:
+    git(tmp_path, "clone", "-q", "--bare", str(root), "bare.git")
+    git(root, "checkout", "-q", "--detach")
+    git(
+        *(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add"),
+        *(str(tmp_path / "bare.git"), "module"),
+    )
+    git(root, "commit", "-qm", "module")
+    for place in (tmp_path / "bare.git", root, root / "module"):
+        stay = enter(trees, place)
+        assert (stay.directory / "a.txt").exists()
+        assert common_directory(stay.directory) == stay.tree.repository == common_directory(place)
+        inner = enter(trees, stay.directory)
+        assert inner.tree.repository == stay.tree.repository
+        assert trees.leave(stay) is None  # from which the other was made
+        assert trees.leave(inner) is None
+        if place == root:
+            assert any("submodules are empty" in line for line in stay.notices)
+        assert list((state / "worktrees").glob("*/*")) == []
+
+
+def test_the_same_directory_inside_also_where_git_does_not_know_it(
+    trees: Worktrees, root: Path, tmp_path: Path
+) -> None:
+    (root / "unknown/deep").mkdir(parents=True)
+    stay = enter(trees, root / "unknown/deep")
+    assert stay.directory == stay.tree.path / "unknown/deep" and stay.directory.is_dir()
+    assert trees.leave(stay) is None
+    (root / "away").symlink_to(tmp_path)
+    git(root, "add", "away")
+    git(root, "commit", "-qm", "link")
+    (root / "away").unlink()
+    (root / "away/in").mkdir(parents=True)
+    stay = enter(trees, root / "away/in")
+    assert stay.directory == stay.tree.path and "no directory" in stay.notices[0]
+    assert trees.leave(stay) is None
+
+
+@pytest.mark.spec("SCALE-1")
+def test_ignored_files_that_are_named_are_copied_and_nothing_else(
+    trees: Worktrees, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("outside")
+    (root / ".worktreeinclude").write_text("# comment\n.env\nout/*\n!out/no\nuntracked\na.txt\n")
+    (root / ".env").write_text("KEY=1\n")
+    (root / ".env").chmod(0o600)
+    (root / "sub/.env").write_text("KEY=2\n")
+    (root / "untracked").write_text("not ignored")
+    (root / "out").mkdir()
+    for name in ("yes", "no"):
+        (root / "out" / name).write_text(name)
+    (root / "out/link").symlink_to(tmp_path / "secret")
+    os.mkfifo(root / "out/pipe")
+    stay = enter(trees, root)
+    found = {str(each.relative_to(stay.directory)) for each in stay.directory.rglob("*")}
+    assert {".env", "sub/.env", "out/yes"} <= found
+    assert not {"out/no", "out/link", "out/pipe", "untracked"} & found
+    assert (stay.directory / ".env").stat().st_mode & 0o777 == 0o600
+    assert "of .worktreeinclude" in stay.notices[0]
+    assert trees.leave(stay) is None
+
+
+def test_the_list_is_a_file_and_no_directory_in_the_worktree_leads_away(
+    trees: Worktrees, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "list").write_text(".env\n")
+    (root / ".env").write_text("KEY=1\n")
+    (root / ".worktreeinclude").symlink_to(tmp_path / "list")
+    stay = enter(trees, root)
+    assert not (stay.directory / ".env").exists()
+    assert trees.leave(stay) is None
+    (root / ".worktreeinclude").unlink()
+    (root / ".worktreeinclude").write_text(".env\n")
+    (root / "away").symlink_to(tmp_path)
+    git(root, "add", "away")
+    git(root, "commit", "-qm", "link")
+    (root / "away").unlink()
+    (root / "away").mkdir()
+    (root / "away/.env").write_text("KEY=2\n")
+    stay = enter(trees, root)
+    assert (stay.directory / ".env").exists() and not (tmp_path / ".env").exists()
+    assert trees.leave(stay) is None
+
+
+def test_nothing_of_the_repository_runs(trees: Worktrees, root: Path, tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    hook = root / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {witness}\n")
+    hook.chmod(0o755)
+    (root / ".gitattributes").write_text("*.txt filter=evil\n")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "attributes")
+    for key in ("filter.evil.smudge", "filter.evil.clean", "core.fsmonitor"):
+        git(root, "config", key, f"touch {witness}; cat")
+    stay = enter(trees, root)
+    assert any("filter evil" in notice for notice in stay.notices)
+    assert trees.leave(stay) is None
+    assert not witness.exists()
+
+
+def test_what_may_not_be_written_can_be_removed(trees: Worktrees, root: Path) -> None:
+    stay = enter(trees, root)
+    locked = stay.directory / "out/locked"
+    locked.mkdir(parents=True)
+    (locked / "file").write_text("x")
+    (locked / "file").chmod(0)
+    locked.chmod(0o500)
+    assert trees.leave(stay) is None and not stay.directory.exists()
+
+
+# --- kills -----------------------------------------------------------------------------------
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from agentcli.app.worktrees.book import Worktrees
+from agentcli.app.worktrees.repository import repository_at
+from agentcli.config.paths import Paths
+import agentcli.app.worktrees.contents, json, tempfile, shutil, subprocess, glob
+left = int(sys.argv[1])
+trees, repository = Worktrees(Paths.from_env(os.environ)), repository_at(Path(sys.argv[2]))
+COUNTED = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "subprocess.Popen", "open",
+           "os.chmod", "fcntl.flock"}
+def die(event, args):
+    global left
+    if event in COUNTED and not (event == "open" and args[1] in {"r", "rb"}):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(die)
+stay = trees.enter(repository, "fix")
+assert trees.leave(stay) is None
+"""
+
+
+def _killed_at(point: int, root: Path) -> bool:
+    """Make and leave a worktree, killed at ``point``; false: it ended before."""
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(point), str(root)], check=False, capture_output=True
+    )
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr.decode()
+    return done.returncode != 0
+
+
+def _prune_and_look(trees: Worktrees, root: Path, state: Path, point: int) -> None:
+    assert [kept for _, kept in trees.prune(None) if kept] == [], point
+    assert traces(root, state) == {}, point
+    assert git(root, "worktree", "list").count("\n") == 1, point
+
+
+@pytest.mark.spec("SCALE-1")
+@pytest.mark.parametrize("point", [3, 9, 14, 20])
+def test_a_kill_leaves_nothing_that_prune_does_not_find(
+    trees: Worktrees, root: Path, state: Path, point: int
+) -> None:
+    (root / ".worktreeinclude").write_text(".env\n")
+    (root / ".env").write_text("KEY=1\n")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "include")
+    assert _killed_at(point, root)
+    _prune_and_look(trees, root, state, point)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_kill_at_every_step_leaves_nothing_that_prune_or_the_next_start_does_not_find(
+    trees: Worktrees, root: Path, state: Path
+) -> None:
+    for point in range(1, 400):
+        if not _killed_at(point, root):
+            assert point > 20, "the steps are seen"
+            break
+        if point % 2:
+            _prune_and_look(trees, root, state, point)
+        else:  # somebody takes the same name first
+            for _ in range(200):
+                try:
+                    stay = enter(trees, root, "fix")
+                except TreeInUse:  # git is still at work
+                    continue
+                break
+            assert (stay.directory / "a.txt").exists()
+            assert trees.leave(stay) is None
+            _prune_and_look(trees, root, state, point)
+
+
+def _begun(common: Path, name: str, files: dict[str, str]) -> None:
+    place = common / "worktrees" / name
+    place.mkdir(parents=True)
+    for file, text in files.items():
+        (place / file).write_text(text)
+
+
+@pytest.mark.parametrize("files", [(), ("locked",), ("locked", "gitdir")], ids=len)
+def test_what_git_has_begun_when_it_was_killed_is_found(
+    trees: Worktrees, root: Path, state: Path, files: tuple[str, ...]
+) -> None:
+    """The first steps of ``git worktree add``: the branch, its directory, the lock, the link."""
+    stay = enter(trees, root, "fix")
+    admin = stay.tree.admin
+    assert admin is not None
+    texts = {name: (admin / name).read_text() for name in files}
+    stay.lock.release()
+    record = next((state / "worktree-records").glob("*/fix.json"))
+    text = record.read_text().replace('"ready"', '"making"')
+    subprocess.run(["rm", "-rf", stay.directory, admin], check=True)
+    _begun(root / ".git", "fix", texts)
+    _begun(root / ".git", "fix2", {"gitdir": "/elsewhere/.git", "locked": "by the user"})
+    record.write_text(text)
+    assert [kept for _, kept in trees.prune(None)] == [None]
+    assert traces(root, state) == {"admin": ["fix2"]}
+
+
+def test_a_record_that_cannot_be_read_harms_nothing(
+    trees: Worktrees, root: Path, state: Path
+) -> None:
+    stay = enter(trees, root, "fix")
+    stay.lock.release()
+    record = next((state / "worktree-records").glob("*/fix.json"))
+    record.write_text('{"name": [')
+    assert list(trees.all()) == [] and list(trees.prune(None)) == []
+    with pytest.raises(AgentError):
+        enter(trees, root, "fix")
+    assert (stay.directory / "a.txt").exists()
+
+
+def test_two_starts_at_once(root: Path, state: Path) -> None:
+    script = _KILLED.replace("assert trees.leave(stay) is None", "trees.leave(stay)")
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, "9999", str(root)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    said = [run.communicate()[1] for run in runs]
+    assert any(run.returncode == 0 for run in runs)
+    assert all("TreeInUse" in text for run, text in zip(runs, said, strict=True) if run.returncode)
+    assert traces(root, state) == {}

@@ -1,0 +1,89 @@
+"""``agent -w`` from its start to its end: in a run, in a chat, and back again (SCALE-1, CLI-14)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chat import IDLE, Chat, leave
+from tests.e2e.one_shot import assert_one_line_error
+from tests.support.cli import Finished, Running, agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.processes import wait_until
+from tests.support.replies import say
+from tests.support.repositories import git, make_repository, traces
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "project")
+
+
+def agent(root: Path, *args: str) -> Finished:
+    return run_agent(*args, env=dict(os.environ), cwd=root)
+
+
+@pytest.mark.spec("SCALE-1", "CLI-9", "CLI-14")
+def test_a_run_in_a_worktree_and_the_way_back(root: Path, home: Path) -> None:
+    state = home / "agentcli"
+    edits = ("--permission-mode", "accept-edits")
+    first = agent(root / "sub", "run", "-w", "fix", *edits, "write new.txt: hello")
+    assert first.code == 0 and "agent -w fix --continue" in first.stderr.splitlines()[-1]
+    (row,) = json.loads(agent(root, "worktrees", "list", "--format", "json").stdout)
+    path = Path(row["path"])
+    assert (path / "sub/new.txt").read_text().strip() == "hello"
+    assert not (root / "sub/new.txt").exists() and git(root, "status", "--short") == ""
+    assert (row["name"], row["branch"], row["untracked"], row["clean"], row["in_use"]) == (
+        *("fix", "agent/fix", 1, False, False),
+    )
+    back = agent(root / "sub", "run", "-c", "read new.txt", "-o", "json")
+    assert "hello" in back.result["result"] and "is kept" in back.stderr
+
+    refused = agent(root, "worktrees", "remove", "fix")
+    assert refused.code == 2
+    assert_one_line_error(refused, "1 untracked file", "--force")
+    (path / "sub/new.txt").unlink()
+    assert "removed fix" in agent(root, "worktrees", "prune").stdout
+    assert traces(root, state) == {}
+
+    session = ("run", "--session", back.result["session_id"], "read b.txt")
+    again = agent(root, *session)
+    assert again.code == 0 and "two" in again.stdout and "made again from HEAD" in again.stderr
+    assert traces(root, state) == {}
+    lost = agent(home, *session)
+    assert lost.code == 2
+    assert_one_line_error(lost, "worktree fix of this session was removed")
+
+
+@pytest.mark.spec("SCALE-1")
+def test_a_run_that_is_interrupted_leaves_nothing_clean(
+    root: Path, home: Path, model_server: ModelServer
+) -> None:
+    model_server.add(say("Half", piece=20, stall_at="text"))
+    with Running("run", "--worktree", "--", "go on", env=agent_env(model_server), cwd=root) as run:
+        wait_until(lambda: bool(model_server.requests), "the request")
+        assert "trees" in traces(root, home / "agentcli")
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(15) == 130
+    assert traces(root, home / "agentcli") == {}
+
+
+@pytest.mark.spec("CLI-14", "SCALE-1")
+def test_a_chat_in_a_worktree(
+    work: Path, home: Path, chat: Chat, model_server: ModelServer
+) -> None:
+    make_repository(work)
+    model_server.add("Here.")
+    terminal = chat("-w", "talk", cols=300)
+    assert "branch agent/talk" in terminal.text()
+    terminal.line("where are you?")
+    terminal.wait_for("Here.")
+    terminal.wait_for(IDLE)
+    (tree,) = (home / "agentcli/worktrees").glob("*/*")
+    (tree / "new.txt").write_text("work")
+    leave(terminal)
+    assert "the worktree talk is kept (1 untracked file" in terminal.text()
