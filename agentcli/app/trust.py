@@ -200,7 +200,7 @@ def trusted_project(
         return None, ()
     if problem := project.problem if by_option else _problem(project):
         return None, (f"{problem}: nothing in {project.root} takes effect",)
-    said = _standing(paths, project)
+    said = standing(paths, project.place, project.fingerprint, project.root)
     if by_option or said is Standing.TRUSTED:
         return project, ()
     trusted = None
@@ -216,32 +216,13 @@ def trusted_project(
     return outer, notices
 
 
-def _standing(paths: Paths, project: Project) -> Standing:
-    """What was said of the directory; of a worktree also what was said of its repository's own.
-
-    Which repository that is its own git directory must confirm (SCALE-1).
-    """
-    said = standing(paths, project.place, project.fingerprint)
-    entry = project.root / ".git"
-    if said is not Standing.UNKNOWN or not entry.is_file():
-        return said
-    from agentcli.process.sandbox_places import common_of_worktree, named_by
-
-    own = named_by(entry)
-    common = own and common_of_worktree(entry, own)
-    if not common or common.name != ".git":
-        return said
-    twin = common.parent / project.place.relative_to(project.root)
-    return standing(paths, twin, project.fingerprint)
-
-
 def trust_lines(paths: Paths, project: Project | None) -> tuple[str, ...]:
     """How the directory stands and what it brings, for a user."""
     if project is None:
         return ("This directory has no files of its own for an agent: nothing to trust.",)
     if project.problem:
         return (project.problem,)
-    said = _standing(paths, project)
+    said = standing(paths, project.place, project.fingerprint, project.root)
     return (f"{_WORDS[said]}: {project.place}", *project_lines(project))
 
 

@@ -377,14 +377,31 @@ class Standing(StrEnum):
     REFUSED = "refused"
 
 
-def standing(paths: Paths, directory: Path, fingerprint: str) -> Standing:
-    """How ``directory`` stands with a configuration of this ``fingerprint``."""
-    entry = _read(paths).get(os.path.realpath(directory))
+def standing(paths: Paths, directory: Path, fingerprint: str, root: Path | None = None) -> Standing:
+    """How ``directory`` stands with a configuration of this ``fingerprint``.
+
+    Where nothing was said of it, and ``root`` is a worktree: as in its repository's own (SCALE-1).
+    """
+    book = _read(paths)
+    entry = book.get(os.path.realpath(directory))
+    if entry is None and root is not None and os.path.isfile(root / ".git"):  # noqa: PTH113 - never raises
+        entry = book.get(_twin(directory, root))
     if not isinstance(entry, dict):
         return Standing.UNKNOWN
     if entry.get("trusted") is not True:
         return Standing.REFUSED
     return Standing.TRUSTED if entry.get("fingerprint") == fingerprint else Standing.CHANGED
+
+
+def _twin(directory: Path, root: Path) -> str:
+    """The same directory where the repository of the worktree ``root`` was made; maybe empty."""
+    from agentcli.domain.worktrees import common_of_worktree, named_by
+
+    own = named_by(root / ".git")
+    common = own and common_of_worktree(root / ".git", own)
+    if not common or common.name != ".git":
+        return ""
+    return os.path.realpath(common.parent / directory.relative_to(root))
 
 
 def decide(paths: Paths, directory: Path, fingerprint: str, *, trusted: bool) -> None:

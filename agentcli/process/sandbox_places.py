@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
+from agentcli.domain.worktrees import common_of_worktree, named_by
 from agentcli.process.sandbox_home import (
     Links,
     existing,
@@ -282,33 +283,3 @@ def git_directories_below(modules: Path, is_inside: Callable[[Path], bool]) -> I
 def _followed(path: Path) -> Path:
     """The real path of what is in a real directory."""
     return real_path(path) if os.path.islink(path) else path  # noqa: PTH114 - never raises
-
-
-def _first_line(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return os.fsdecode(file.read(4096)).partition("\n")[0].strip()
-    except OSError:
-        return ""
-
-
-def named_by(entry: Path) -> Path | None:
-    """The directory that a ``.git`` file names."""
-    line = _first_line(entry)
-    if not line.startswith("gitdir:"):
-        return None
-    return real_path(entry.parent / line.removeprefix("gitdir:").strip())
-
-
-def common_of_worktree(entry: Path, directory: Path) -> Path | None:
-    """The repository of a linked working tree; ``None`` unless it knows of that tree.
-
-    A ``.git`` file is the workspace's word alone; what it names must name it in return, which no
-    command inside can bring about.
-    """
-    back = _first_line(directory / "gitdir")
-    if not back or real_path(directory / back) != real_path(entry):
-        return None
-    common = real_path(directory / _first_line(directory / "commondir"))
-    is_repository = _exists(common / "HEAD") and _exists(common / "objects")
-    return common if is_repository and directory.parent == common / "worktrees" else None

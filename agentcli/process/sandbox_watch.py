@@ -24,10 +24,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.git_config import joined, named_by, programs_of, run_by
 from agentcli.process.sandbox_places import (
     all_below,
-    common_of_worktree,
     directories_in,
     git_directories_below,
 )

@@ -51,8 +51,8 @@ from agentcli.app.worktrees.repository import (
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.values import mutable
+from agentcli.domain.worktrees import named_by
 from agentcli.engine.context.system_prompt import project_root
-from agentcli.process.sandbox_places import named_by
 
 if sys.platform != "win32":  # there, worktrees are not locked
     import fcntl

@@ -15,7 +15,7 @@ from agentcli.app.safe_git import SafeGit
 from agentcli.app.worktrees.repository import Repository, Worktree, by_directory, commit_of
 from agentcli.domain.errors import AgentError
 from agentcli.domain.values import frozen
-from agentcli.process.sandbox_places import common_of_worktree
+from agentcli.domain.worktrees import common_of_worktree
 
 INCLUDE_FILE = ".worktreeinclude"
 GIT_TIMEOUT_S = 600.0

@@ -11,7 +11,7 @@ from agentcli.app.safe_git import SafeGit, find_git
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import UsageError
 from agentcli.domain.values import frozen
-from agentcli.process.sandbox_places import common_of_worktree, named_by
+from agentcli.domain.worktrees import common_of_worktree, named_by
 
 BRANCHES = "agent/"
 MAX_NAME = 100
