@@ -25,7 +25,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "domain": (set(), set()),
     "policy": ({"domain"}, {"tree_sitter", "tree_sitter_bash"}),
     "process": ({"domain"}, set()),
-    "wire": ({"domain"}, {"httpcore", "httpx"}),
+    "wire": ({"domain"}, {"certifi", "httpcore", "httpx"}),
     "rpc": ({"domain"}, set()),
     "engine": ({"domain", "policy"}, {"cronsim", "json_repair"}),
     "tools": (

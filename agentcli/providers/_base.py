@@ -33,7 +33,7 @@ from agentcli.providers._errors import (
     refusals_in_words,
     with_own_headers,
 )
-from agentcli.wire.http import Endpoint, HttpClient, host_of
+from agentcli.wire.http import Endpoint, HttpClient, host_of, read_authorities
 from agentcli.wire.sse import SseDecoder, SseEvent
 
 if TYPE_CHECKING:
@@ -217,6 +217,8 @@ class HttpProvider:
             from agentcli.wire.tape import TapedClient
 
             self._http = TapedClient((config.kind, config.base_url), config.tape)
+        elif config.base_url[:6].lower() == "https:":
+            read_authorities()  # beside what else happens before the first request
         self._text_replies: TextReplies | None = None
 
     @property

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import ssl
 import sys
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -123,6 +126,40 @@ def load_httpx() -> None:
             sys.modules.pop("httpx._main", None)
 
 
+_trusted: dict[tuple[str, str], Future[ssl.SSLContext]] = {}
+
+
+def read_authorities() -> Future[ssl.SSLContext]:
+    """What TLS connections trust, read once in a thread: that takes 16 to 50 ms.
+
+    A provider begins it when it is made, so that it happens beside the imports: while OpenSSL
+    reads, other threads run. ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` replace the authorities that
+    come with the program (https://www.python-httpx.org/environment_variables). The result may be
+    an ``OSError``; then the next call reads again.
+    """
+    places = os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", "")
+    found = _trusted.get(places)
+    if found is None or (found.done() and found.exception() is not None):
+        found = _trusted[places] = Future()
+        arguments = (*places, found)
+        threading.Thread(target=_read, args=arguments, name="authorities", daemon=True).start()
+    return found
+
+
+def _read(file: str, directory: str, found: Future[ssl.SSLContext]) -> None:
+    try:
+        if directory and not file:
+            context = ssl.create_default_context(capath=directory)
+        else:
+            import certifi
+
+            context = ssl.create_default_context(cafile=file or certifi.where())
+    except Exception as error:  # noqa: BLE001 - it is raised where the result is needed
+        found.set_exception(error)
+    else:
+        found.set_result(context)
+
+
 class OpenAnswer:
     """An answer of which the head has come."""
 
@@ -171,10 +208,7 @@ class HttpClient:
         of the reply, and ``ConfigError`` for an address, certificate file or proxy that cannot be
         used. A JSON reply of a server that does not stream is yielded as one event.
         """
-        load_httpx()
-        client = self._clients.get(endpoint.is_secure)
-        if client is None:
-            client = self._clients[endpoint.is_secure] = _new_client(endpoint)
+        client = await self._client(endpoint)
         response: httpx.Response | None = None
         self._requests += 1
         try:
@@ -200,10 +234,7 @@ class HttpClient:
 
         Raises ``ProviderError`` and ``ConfigError``, also while the answer is read.
         """
-        load_httpx()
-        client = self._clients.get(endpoint.is_secure)
-        if client is None:
-            client = self._clients[endpoint.is_secure] = _new_client(endpoint)
+        client = await self._client(endpoint)
         response: httpx.Response | None = None
         self._requests += 1
         try:
@@ -214,6 +245,17 @@ class HttpClient:
             self._requests -= 1
             if response is not None:
                 await uninterruptible(response.aclose())
+
+    async def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
+        is_secure = endpoint.is_secure
+        if is_secure and is_secure not in self._clients:
+            reading = read_authorities()
+            load_httpx()
+            if not reading.done():
+                await asyncio.to_thread(reading.exception)
+        if is_secure not in self._clients:
+            self._clients[is_secure] = _new_client(endpoint)
+        return self._clients[is_secure]
 
     async def _send(
         self,
@@ -312,15 +354,18 @@ def _whole(response: httpx.Response, endpoint: Endpoint) -> bytes:
     return bytes(content)
 
 
-def _verify(endpoint: Endpoint) -> bool | ssl.SSLContext:
-    """Loading the certificate authorities takes 16 ms, and a plain-http address never needs them.
+def _verify(endpoint: Endpoint) -> ssl.SSLContext:
+    """What the client trusts; waits for the authorities, which a plain-http address never needs.
 
     An empty context trusts nobody, so that a mistake here fails instead of weakening anything.
     """
-    return True if endpoint.is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if endpoint.is_secure:
+        return read_authorities().result()
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _new_client(endpoint: Endpoint) -> httpx.AsyncClient:
+    load_httpx()
     import httpx
 
     timeout = httpx.Timeout(

@@ -11,12 +11,16 @@ sys.modules["httpx._main"] = None  # type: ignore[assignment]
 
 import asyncio
 import json
+import os
 import sqlite3
+import ssl
 
 import httpx
 
 
 async def main(url: str, path: str) -> None:
+    authorities = os.environ.get("SSL_CERT_FILE")
+    trusted = ssl.create_default_context(cafile=authorities) if authorities else False
     db = sqlite3.connect(path)
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
@@ -31,7 +35,7 @@ async def main(url: str, path: str) -> None:
     }
     parts: list[str] = []
     async with (
-        httpx.AsyncClient(verify=False, trust_env=False, timeout=60) as client,
+        httpx.AsyncClient(verify=trusted, trust_env=False, timeout=60) as client,
         client.stream("POST", url + "/v1/messages", json=body) as response,
     ):
         response.raise_for_status()

@@ -12,7 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from tests.bench.measure import HERE, Sample, environment, fresh_home, in_turn, median, run_once
+from tests.bench.measure import (
+    HERE,
+    Sample,
+    environment,
+    fresh_home,
+    in_turn,
+    median,
+    run_once,
+    secure_service,
+)
 from tests.bench.measure import service as model_service
 from tests.bench.service import MARKDOWN_EVERY, chunk
 from tests.bench.table import Row, show
@@ -21,11 +30,18 @@ from tests.bench.terminal import AGENT, PROMPT, FastTerminal
 _numbers = itertools.count()
 
 
-def compare(chunks: int, runs: int) -> tuple[list[Sample], list[Sample]]:
+def compare(
+    chunks: int, runs: int, *options: str, secure: bool = False
+) -> tuple[list[Sample], list[Sample]]:
     """The same reply by the agent and by the floor, to a pipe, in turn."""
-    with model_service(chunks) as port, fresh_home() as home:
-        env = environment(home, port)
-        url = f"http://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        home = stack.enter_context(fresh_home())
+        if secure:
+            port, trusting = stack.enter_context(secure_service(chunks))
+        else:
+            port, trusting = stack.enter_context(model_service(chunks, *options)), {}
+        env = environment(home, port) | trusting
+        url = env["ANTHROPIC_BASE_URL"]
 
         def bare() -> Sample:
             db = home / f"bare{next(_numbers)}.db"

@@ -31,13 +31,43 @@ class Sample:
 
 
 @contextlib.contextmanager
-def service(chunks: int) -> Iterator[int]:
+def service(chunks: int, *options: str) -> Iterator[int]:
     """The prepared service; yields its port."""
-    argv = [sys.executable, str(HERE / "service.py"), str(chunks)]
+    with _ports(chunks, *options) as ports:
+        yield ports[0]
+
+
+@contextlib.contextmanager
+def secure_service(chunks: int) -> Iterator[tuple[int, dict[str, str]]]:
+    """The service over TLS too: its port for questions, and the environment that reaches it.
+
+    The certificate is our own; its file holds all the authorities that come with the program as
+    well, so that reading them takes what it takes a user.
+    """
+    import certifi
+
+    with fresh_home() as folder:
+        own, key, trusted = (folder / name for name in ("own.pem", "key.pem", "all.pem"))
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+             "-keyout", str(key), "-out", str(own), "-subj", "/CN=localhost",
+             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+            check=True,
+            capture_output=True,
+        )  # fmt: skip
+        trusted.write_bytes(Path(certifi.where()).read_bytes() + own.read_bytes())
+        with _ports(chunks, "--tls", str(own), str(key)) as (port, secure):
+            address = f"https://localhost:{secure}"
+            yield port, {"ANTHROPIC_BASE_URL": address, "SSL_CERT_FILE": str(trusted)}
+
+
+@contextlib.contextmanager
+def _ports(chunks: int, *options: str) -> Iterator[list[int]]:
+    argv = [sys.executable, str(HERE / "service.py"), str(chunks), *options]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield int(process.stdout.readline())
+            yield [int(port) for port in process.stdout.readline().split()]
         finally:
             process.kill()
 

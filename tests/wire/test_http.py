@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import shutil
 import socket
 import ssl
@@ -17,7 +18,14 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
-from agentcli.wire.http import MAX_ERROR_BODY_BYTES, MAX_PIECE_BYTES, Endpoint, HttpClient, Refusal
+from agentcli.wire.http import (
+    MAX_ERROR_BODY_BYTES,
+    MAX_PIECE_BYTES,
+    Endpoint,
+    HttpClient,
+    Refusal,
+    read_authorities,
+)
 
 KEY = "sk-secret-0123456789"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -194,6 +202,42 @@ def test_a_missing_ssl_cert_file_is_a_configuration_error(monkeypatch: pytest.Mo
     error = asyncio.run(error_of("https://localhost/v1"))
     assert isinstance(error, ConfigError)
     assert "SSL_CERT_FILE" in error.message
+
+
+def test_authorities_are_read_once_for_all_clients_while_the_loop_runs(
+    certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    pipe = tmp_path / "authorities.pem"  # whoever reads it waits, and it can be read once
+    os.mkfifo(pipe)
+    monkeypatch.setenv("SSL_CERT_FILE", str(pipe))
+
+    async def run() -> list[bytes]:
+        async with serving(replying(answer(b"data: ok\n\n")), context) as port:
+            url = f"https://localhost:{port}/v1"
+            cancelled, *posts = [asyncio.create_task(post(url)) for _ in range(3)]
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            with suppress(asyncio.CancelledError):
+                await cancelled
+            content = (certificate / "cert.pem").read_bytes()
+            await asyncio.to_thread(pipe.write_bytes, content)
+            return await asyncio.gather(*posts)
+
+    assert asyncio.run(run()) == [b"data: ok\n\n"] * 2
+
+
+def test_authorities_that_could_not_be_read_are_read_again(
+    certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "authorities.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    assert isinstance(read_authorities().exception(), OSError)
+    shutil.copy(certificate / "cert.pem", path)
+    first = read_authorities()
+    assert len(first.result().get_ca_certs()) == 1
+    assert read_authorities() is first
 
 
 @pytest.mark.spec("SEC-11")
