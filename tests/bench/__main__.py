@@ -14,6 +14,7 @@ found = []
 # each is imported when its turn comes: what this process holds would count as its children's peak
 for name in (
     "startup",
+    "codex",
     "skills",
     "stream",
     "resilience",

@@ -43,7 +43,7 @@ async def main(url: str, path: str) -> None:
             if line.startswith("data:"):
                 event = json.loads(line[5:])
                 if event["type"] == "content_block_delta":
-                    text = event["delta"]["text"]
+                    text = event["delta"].get("text", "")
                     parts.append(text)
                     sys.stdout.write(text)
                     sys.stdout.flush()

@@ -41,24 +41,36 @@ def service(chunks: int, *options: str) -> Iterator[int]:
 def secure_service(chunks: int) -> Iterator[tuple[int, dict[str, str]]]:
     """The service over TLS too: its port for questions, and the environment that reaches it.
 
-    The certificate is our own; its file holds all the authorities that come with the program as
-    well, so that reading them takes what it takes a user.
+    Its authority is our own, in a file with all those that come with the program, so that reading
+    them takes what it takes a user.
     """
     import certifi
 
     with fresh_home() as folder:
-        own, key, trusted = (folder / name for name in ("own.pem", "key.pem", "all.pem"))
+        authority, certificate = _certificates(folder)
+        trusted = folder / "all.pem"
+        trusted.write_bytes(Path(certifi.where()).read_bytes() + authority.read_bytes())
+        with _ports(chunks, "--tls", str(certificate), f"{certificate}.key") as (port, secure):
+            address = f"https://localhost:{secure}"
+            yield port, {"ANTHROPIC_BASE_URL": address, "SSL_CERT_FILE": str(trusted)}
+
+
+def _certificates(folder: Path) -> tuple[Path, Path]:
+    """An authority and, by it, the certificate of a server on this machine; keys beside them."""
+    authority, certificate = folder / "authority.pem", folder / "server.pem"
+    signed_by = ("-CA", str(authority), "-CAkey", f"{authority}.key")
+    for path, options in (
+        (authority, ("-addext", "keyUsage=critical,keyCertSign")),
+        (certificate, (*signed_by, "-addext", "basicConstraints=critical,CA:FALSE")),
+    ):
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-             "-keyout", str(key), "-out", str(own), "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+             "-keyout", f"{path}.key", "-out", str(path), "-subj", f"/CN={path.stem}",
+             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", *options],
             check=True,
             capture_output=True,
         )  # fmt: skip
-        trusted.write_bytes(Path(certifi.where()).read_bytes() + own.read_bytes())
-        with _ports(chunks, "--tls", str(own), str(key)) as (port, secure):
-            address = f"https://localhost:{secure}"
-            yield port, {"ANTHROPIC_BASE_URL": address, "SSL_CERT_FILE": str(trusted)}
+    return authority, certificate
 
 
 @contextlib.contextmanager
@@ -81,7 +93,12 @@ def arrivals(port: int) -> list[float]:
 
 
 def run_once(
-    argv: Sequence[str], env: Mapping[str, str], *, port: int = 0, tty: bool = False
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    port: int = 0,
+    tty: bool = False,
+    cwd: Path | None = None,
 ) -> Sample:
     """Run ``argv`` to its end with its output read and thrown away."""
     if port:
@@ -90,7 +107,12 @@ def run_once(
     drain = threading.Thread(target=_drain, args=(parent,))
     began = time.time()
     process = subprocess.Popen(
-        argv, env=dict(env), stdin=subprocess.DEVNULL, stdout=child, stderr=subprocess.DEVNULL
+        argv,
+        env=dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=child,
+        stderr=subprocess.DEVNULL,
     )
     os.close(child)
     drain.start()
