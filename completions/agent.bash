@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--file|--format|--from|--header|--headers-helper|--history|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--days|--debug|--deny-tool|--effort|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -74,6 +74,7 @@ _agentcli_complete() {
           'auth/status') where='auth/status' ;;
           'map') where='map' ;;
           'stats') where='stats' ;;
+          'review') where='review' ;;
           'doctor') where='doctor' ;;
           'help') where='help' ;;
           'completions') where='completions' ;;
@@ -221,12 +222,25 @@ _agentcli_complete() {
     'stats --days') COMPREPLY=(); return ;;
     'stats --by') COMPREPLY=($(compgen -W "day model tool session" -- "$current")); return ;;
     'stats --html') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'review --base') COMPREPLY=(); return ;;
+    'review --commit') COMPREPLY=(); return ;;
+    'review --focus') COMPREPLY=(); return ;;
+    'review --format') COMPREPLY=($(compgen -W "text json sarif" -- "$current")); return ;;
+    'review -o'|'review --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'review --fail-on') COMPREPLY=($(compgen -W "critical high medium low" -- "$current")); return ;;
+    'review -m'|'review --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'review --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
+    'review --max-turns') COMPREPLY=(); return ;;
+    'review --max-budget-usd') COMPREPLY=(); return ;;
+    'review --timeout') COMPREPLY=(); return ;;
+    'review -C'|'review --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'review --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'doctor --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
   esac
   case "$where" in
     '')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume acp sessions replay worktrees tasks models config mcp plugin permissions auth map stats doctor help completions' ;;
+      commands='run resume acp sessions replay worktrees tasks models config mcp plugin permissions auth map stats review doctor help completions' ;;
     'run')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --session-id --json-schema --output-schema --max-turns --max-budget-usd --timeout --record --replay --quiet --raw --help -h'
       commands='' ;;
@@ -410,12 +424,15 @@ _agentcli_complete() {
     'stats')
       options='--format --days --by --html --help -h'
       commands='' ;;
+    'review')
+      options='--base --staged --commit --focus --format -o --output --force --fail-on -m --model --effort --max-turns --max-budget-usd --timeout -C --cd --no-session --quiet --debug --help -h'
+      commands='' ;;
     'doctor')
       options='--format --help -h'
       commands='' ;;
     'help')
       options='--help -h'
-      commands='background chat commands configuration editors exit-codes extensions library map mcp one-shot providers safety sessions worktrees architecture contract figures' ;;
+      commands='background chat commands configuration editors exit-codes extensions library map mcp one-shot providers review safety sessions telemetry worktrees architecture contract figures' ;;
     'completions')
       options='--install --help -h'
       commands='bash zsh fish' ;;

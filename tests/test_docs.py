@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sqlite3
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from agentcli.headless.errors import MEANINGS
 from agentcli.providers._registry import BUILT_IN
 from agentcli.repl.commands import helps
 from agentcli.store.schema import SCHEMA_VERSION, STATEMENTS, table_names
-from tests.support.cli import AGENT, run_agent
+from tests.support.cli import run_agent
 from tests.support.docs import (
     DOCUMENTS,
     ROOT,
@@ -27,6 +26,7 @@ from tests.support.docs import (
     blocks,
     links,
     rows,
+    shell,
     ticked,
     topic,
     without_code,
@@ -43,25 +43,6 @@ def project(tmp_path: Path) -> Path:
     return path
 
 
-def shell(project: Path, home: Path, script: str) -> subprocess.CompletedProcess[str]:
-    """Run ``script`` as a user types it, with ``agent`` on PATH and nobody to ask."""
-    programs = home / "bin"
-    programs.mkdir(exist_ok=True)
-    agent = programs / "agent"
-    agent.write_text(f'#!/bin/sh\nexec "{AGENT[0]}" {" ".join(AGENT[1:])} "$@"\n')
-    agent.chmod(0o755)
-    return subprocess.run(
-        ["bash", "-e", "-u", "-o", "pipefail", "-c", script],
-        cwd=project,
-        env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=25,
-        check=False,
-    )
-
-
 def test_there_are_blocks_to_test() -> None:
     assert len(blocks("sh")) >= 4
     assert len(blocks("sql")) >= 4
@@ -71,7 +52,7 @@ def test_there_are_blocks_to_test() -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("number", range(len(blocks("sh"))))
 def test_commands_work_as_written(project: Path, home: Path, number: int) -> None:
-    done = shell(project, home, blocks("sh")[number])
+    done = shell(blocks("sh")[number], project, home)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 

@@ -40,12 +40,13 @@ COMMANDS: dict[str, str] = {
     "auth": "Store or remove the API keys of providers",
     "map": "Show a project's files, what they define and who uses it",
     "stats": "Show tokens and cost by day, model, tool and session",
+    "review": "Review what has changed in a git repository",
     "doctor": "Check the installation and say how to fix it",
     "help": "Read the documentation",
     "completions": "Print or install shell completion",
 }
 # commands of the contract that are still to come: no prompt either (CLI-13)
-PLANNED = frozenset({"batch", "pipeline", "review"})
+PLANNED = frozenset({"batch", "pipeline"})
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})

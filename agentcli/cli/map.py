@@ -63,7 +63,9 @@ def show_map(options: MapOptions) -> int:
     picture, state = _picture(root, limit)
     text = _text(options.format, root, picture, state)
     if options.output is not None and options.output != "-":
-        _write(options.output, text, replace=options.force)
+        from agentcli.cli.redacting import write_named
+
+        write_named(options.output, text, replace=options.force)
         return 0
     if options.format != "tree":
         use_utf8()
@@ -107,19 +109,6 @@ def _json_text(picture: MapPicture, state: MapState) -> str:
 
     value = {"state": asdict(state), **asdict(picture)}
     return safe_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n"
-
-
-def _write(name: str, text: str, *, replace: bool) -> None:
-    from agentcli.cli.redacting import write_private
-
-    try:
-        write_private(Path(name).expanduser(), text, replace=replace)
-    except FileExistsError:
-        raise UsageError(f"{name} exists already", "name another file, or add --force") from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"cannot write {name}: {reason}", "give --output another file") from error
-    write_error_line(f"written: {clean_line(name)}")
 
 
 APP = new_app("")

@@ -75,6 +75,22 @@ def write_private(path: Path, text: str, *, replace: bool) -> None:
         file.write(text)
 
 
+def write_named(name: str, text: str, *, replace: bool, quiet: bool = False) -> None:
+    """Make the file that ``--output`` names, and say so unless ``quiet``. Raises ``UsageError``."""
+    from agentcli.domain.errors import UsageError
+    from agentcli.headless.streams import write_error_line
+
+    try:
+        write_private(Path(name).expanduser(), text, replace=replace)
+    except FileExistsError:
+        raise UsageError(f"{name} exists already", "name another file, or add --force") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"cannot write {name}: {reason}", "give --output another file") from error
+    if not quiet:
+        write_error_line(f"written: {name}")
+
+
 def tape_for(options: RunOptions, cwd: Path) -> Tape:
     """What keeps the provider's replies, or serves kept ones (TT-4); raises ``UsageError``."""
     from agentcli.headless.streams import write_error_line

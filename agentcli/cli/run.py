@@ -55,7 +55,7 @@ def _answer(options: RunCommand) -> int:
     from agentcli.headless.one_shot import OneShot, RunRequest
 
     request = RunRequest(
-        prepare=partial(_prepare, options),
+        prepare=partial(prepare, options),
         redact=REDACTOR.redact,
         redact_known=REDACTOR.redact_known,
         words=tuple(options.prompt or ()),
@@ -78,12 +78,12 @@ def _answer(options: RunCommand) -> int:
     return OneShot(request).run()
 
 
-def _prepare(options: RunCommand) -> tuple[Path, OpenSession]:
-    """Settings, log, output schema. Raises ``AgentError``."""
+def prepare(options: RunOptions, *, of_user_only: bool = False) -> tuple[Path, OpenSession]:
+    """Settings, log, output schema; see ``prepare_settings``. Raises ``AgentError``."""
     from agentcli.cli.session_request import prepare_settings, session_options
 
     result = None if options.json_schema is None else read_output_schema(options.json_schema)
-    settings = prepare_settings(options, quiet=options.quiet)
+    settings = prepare_settings(options, quiet=options.quiet, of_user_only=of_user_only)
     asked = session_options(options, interactive=False, result=result)
     if options.record or options.replay:
         from agentcli.cli.redacting import tape_for

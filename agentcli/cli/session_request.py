@@ -31,17 +31,22 @@ _log = logging.getLogger(__name__)
 
 
 def prepare_settings(
-    options: SharedOptions, *, quiet: bool = False, ask: AskWith | None = None
+    options: SharedOptions,
+    *,
+    quiet: bool = False,
+    ask: AskWith | None = None,
+    of_user_only: bool = False,
 ) -> Settings:
     """Settings in force for ``options``; starts the log. Raises ``ConfigError``, ``UsageError``.
 
     ``ask`` asks the user whether to trust the directory (SEC-1); without it nobody is asked.
+    ``of_user_only`` leaves the directory's own out, trusted or not.
     """
     paths = Paths.from_env(os.environ)
     start_logging(log_file=paths.log_file, debug_file=options.debug, verbose=options.verbose)
     leftovers = _swept(paths.journals_dir)
     _log.debug("agentcli %s, Python %s, %s", __version__, sys.version, sys.platform)
-    settings, notices = settings_in_force(options, ask)
+    settings, notices = settings_in_force(options, ask, of_user_only=of_user_only)
     if not quiet:
         for warning in (*leftovers, *notices):
             write_error_line(f"warning: {warning}")
@@ -49,7 +54,7 @@ def prepare_settings(
 
 
 def settings_in_force(
-    options: SharedOptions, ask: AskWith | None = None
+    options: SharedOptions, ask: AskWith | None = None, *, of_user_only: bool = False
 ) -> tuple[Settings, Sequence[str]]:
     """The settings of the directory of ``options``, and warnings; see ``prepare_settings``."""
     paths = Paths.from_env(os.environ)
@@ -65,7 +70,9 @@ def settings_in_force(
     settings = load_settings(paths, os.environ, flags)
     project, notices = trusted_project(
         paths,
-        find_project(working_directory(options.cd), os.environ, settings.hooks),
+        None
+        if of_user_only
+        else find_project(working_directory(options.cd), os.environ, settings.hooks),
         ask=ask and partial(ask, settings),
         by_option=options.trust,
     )

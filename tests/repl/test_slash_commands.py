@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import os
 import subprocess
 import time
@@ -282,6 +283,29 @@ def test_doctor_tells_what_it_checked(work: Path) -> None:
         assert any(line.startswith("ok ") for line in shown), shown
 
     talk(DirectChat(work), body)
+
+
+@pytest.mark.spec("UI-5", "CLI-17")
+def test_review_shows_the_agent_what_has_changed_and_attaches_nothing(
+    model_server: ModelServer, work: Path
+) -> None:
+    model_server.add("No findings.")
+
+    async def body(chat: DirectChat) -> None:
+        git(work, "init", "-q")
+        (work / "notes.txt").write_text("secret words\n")
+        git(work, "add", "notes.txt")
+        git(work, "commit", "-qm", "first")
+        assert "Nothing has changed" in (await chat.do("/review"))[0]
+        (work / "a.py").write_text("# see @notes.txt\n")
+        await chat.do("/review")
+        with pytest.raises(UsageError):
+            await chat.do("/review nope")
+
+    talk(DirectChat(work, model_server), body)
+    (prompt,) = facts_of(model_server.requests[0]).prompts
+    assert "=== a.py (added, +1 -0)" in prompt and "    1 +# see @notes.txt" in prompt
+    assert "secret words" not in json.dumps(model_server.requests[0].body)
 
 
 @pytest.mark.spec("UI-5", "CTX-1")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentcli.cli.help import DOCS
+from tests.support.cli import AGENT
 
 ROOT = Path(__file__).resolve().parents[2]
 # by path from the root
@@ -39,6 +42,27 @@ def rows(name: str, heading: str) -> dict[str, str]:
         first, rest = line.strip("| ").split(" | ", 1)
         found[first.strip("`")] = rest
     return found
+
+
+def shell(
+    script: str, project: Path, home: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run ``script`` as a user types it, with ``agent`` on PATH and nobody to ask."""
+    programs = home / "bin"
+    programs.mkdir(exist_ok=True)
+    agent = programs / "agent"
+    agent.write_text(f'#!/bin/sh\nexec "{AGENT[0]}" {" ".join(AGENT[1:])} "$@"\n')
+    agent.chmod(0o755)
+    return subprocess.run(
+        ["bash", "-e", "-u", "-o", "pipefail", "-c", script],
+        cwd=project,
+        env={**(env or os.environ), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
 
 
 def anchors(text: str) -> set[str]:

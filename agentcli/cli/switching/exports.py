@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from agentcli.cli.commands import CommandSpec, OptionSet, add_command
 from agentcli.cli.listing import FormatOption, prices, session_files, wait
 from agentcli.cli.options import choice
-from agentcli.domain.errors import StoreError, UsageError
+from agentcli.domain.errors import StoreError
 from agentcli.headless.streams import use_utf8, write_error_line, write_out
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def show(options: SessionShowOptions) -> int:
 
 def export_(options: ExportOptions) -> int:
     """One session as a file for others."""
-    from agentcli.cli.redacting import write_private
+    from agentcli.cli.redacting import write_named
 
     choice("--format", options.format, EXPORT_FORMATS)
     files = session_files()
@@ -61,18 +60,7 @@ def export_(options: ExportOptions) -> int:
     if options.output is None or options.output == "-":
         _print_exported(text, options.format)
         return 0
-    try:
-        write_private(Path(options.output), text, replace=options.force)
-    except FileExistsError:
-        raise UsageError(
-            f"{options.output} exists already", "name another file, or add --force"
-        ) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(
-            f"cannot write {options.output}: {reason}", "give --output another file"
-        ) from error
-    write_error_line(f"written: {options.output}")
+    write_named(options.output, text, replace=options.force)
     return 0
 
 

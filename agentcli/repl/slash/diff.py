@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from agentcli.app.safe_git import SafeGit, find_git
+from agentcli.app.changes import open_repository
 from agentcli.domain.errors import AgentError
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.diff import diff_lines
@@ -24,15 +25,13 @@ _DIFF = (
 
 def changes(cwd: Path, paths: Sequence[str]) -> tuple[str, list[str]]:
     """The diff to the last commit, and new files. Blocks. Raises ``AgentError``."""
-    git = find_git(cwd)
-    if git is None:
-        raise AgentError("git was not found", "install it to see what has changed")
-    if git.output("rev-parse", "--is-inside-work-tree", limit=100) is None:
-        raise AgentError(f"{cwd} is in no git repository", "/export shows what was done")
+    repository = open_repository(cwd)
+    git = replace(repository.git, cwd=cwd)
     plain = git.without_filters()
     if plain is None:
         raise AgentError("the repository's content filters cannot be switched off safely")
-    diff = plain.output(*_DIFF, _base(git), "--", *paths, limit=MAX_BYTES)
+    base = repository.commit("HEAD") or repository.nothing()
+    diff = plain.output(*_DIFF, base, "--", *paths, limit=MAX_BYTES)
     if diff is None:
         raise AgentError("git could not list the changes", "try: git diff")
     new = git.output(
@@ -40,14 +39,6 @@ def changes(cwd: Path, paths: Sequence[str]) -> tuple[str, list[str]]:
     )
     names = [name.decode("utf-8", "replace") for name in (new or b"").split(b"\0") if name]
     return diff.decode("utf-8", "replace"), names
-
-
-def _base(git: SafeGit) -> str:
-    """The last commit, or nothing at all where there is none."""
-    if git.output("rev-parse", "--verify", "--quiet", "HEAD", limit=100):
-        return "HEAD"
-    nothing = git.output("hash-object", "-t", "tree", "/dev/null", limit=100) or b""
-    return nothing.decode().strip()
 
 
 def shown(diff: str, new: Sequence[str], theme: Theme) -> list[str]:
