@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--days|--debug|--deny-tool|--effort|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--cwd-field|--days|--debug|--deny-tool|--effort|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input-format|--jobs|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--prompt|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-j|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -72,6 +72,7 @@ _agentcli_complete() {
           'auth/login') where='auth/login' ;;
           'auth/logout') where='auth/logout' ;;
           'auth/status') where='auth/status' ;;
+          'batch') where='batch' ;;
           'map') where='map' ;;
           'stats') where='stats' ;;
           'review') where='review' ;;
@@ -214,6 +215,27 @@ _agentcli_complete() {
     'permissions/list --allow-tool') COMPREPLY=(); return ;;
     'permissions/list --deny-tool') COMPREPLY=(); return ;;
     'auth/status --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'batch --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'batch --allow-tool') COMPREPLY=(); return ;;
+    'batch --deny-tool') COMPREPLY=(); return ;;
+    'batch --tools') COMPREPLY=(); return ;;
+    'batch --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
+    'batch --system-prompt') COMPREPLY=(); return ;;
+    'batch --append-system-prompt') COMPREPLY=(); return ;;
+    'batch --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
+    'batch --max-turns') COMPREPLY=(); return ;;
+    'batch -m'|'batch --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'batch --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
+    'batch --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'batch --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'batch --json-schema'|'batch --output-schema') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'batch --timeout') COMPREPLY=(); return ;;
+    'batch --max-budget-usd') COMPREPLY=(); return ;;
+    'batch -j'|'batch --jobs') COMPREPLY=(); return ;;
+    'batch -o'|'batch --output') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'batch --prompt') COMPREPLY=(); return ;;
+    'batch --cwd-field') COMPREPLY=(); return ;;
+    'batch --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
     'map --format') COMPREPLY=($(compgen -W "tree json dot html" -- "$current")); return ;;
     'map -o'|'map --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'map --limit') COMPREPLY=(); return ;;
@@ -240,7 +262,7 @@ _agentcli_complete() {
   case "$where" in
     '')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume acp sessions replay worktrees tasks models config mcp plugin permissions auth map stats review doctor help completions' ;;
+      commands='run resume acp sessions replay worktrees tasks models config mcp plugin permissions auth batch map stats review doctor help completions' ;;
     'run')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --session-id --json-schema --output-schema --max-turns --max-budget-usd --timeout --record --replay --quiet --raw --help -h'
       commands='' ;;
@@ -418,6 +440,9 @@ _agentcli_complete() {
     'auth/status')
       options='--format --help -h'
       commands='' ;;
+    'batch')
+      options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output --prompt --cwd-field --retry-failed --format --help -h'
+      commands='' ;;
     'map')
       options='--format -o --output --force --limit --history --help -h'
       commands='' ;;
@@ -432,7 +457,7 @@ _agentcli_complete() {
       commands='' ;;
     'help')
       options='--help -h'
-      commands='background chat commands configuration editors exit-codes extensions library map mcp one-shot providers review safety sessions telemetry worktrees architecture contract figures' ;;
+      commands='background batch chat commands configuration editors exit-codes extensions library map mcp one-shot providers review safety sessions telemetry worktrees architecture contract figures' ;;
     'completions')
       options='--install --help -h'
       commands='bash zsh fish' ;;

@@ -7,9 +7,12 @@ was not goes on where it stopped.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from agentcli.domain.errors import AgentError
 from agentcli.domain.events import Done, Outcome, TurnSummary
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -101,3 +104,21 @@ def _is_unattended(message: Message) -> bool:
         and message.status is ResultStatus.REFUSED
         and any(isinstance(part, TextPart) and _UNATTENDED in part.text for part in message.parts)
     )
+
+
+def spent_in(sessions: Sequence[str]) -> Mapping[str, float | None]:
+    """What each of ``sessions`` of this home has cost by now, in USD; ``None``: unknown.
+
+    One that is not there, or cannot be read, is left out. Blocks.
+    """
+    from agentcli.config.paths import Paths
+    from agentcli.store.disk import SUFFIX
+    from agentcli.store.files import read_info
+
+    directory = Paths.from_env(os.environ).sessions_dir
+    found: dict[str, float | None] = {}
+    for name in sessions:
+        with suppress(AgentError):
+            info = read_info(directory / f"{name}{SUFFIX}")
+            found[name] = info.cost_usd if info.turns else 0.0
+    return found

@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "plugin": "Add, list, update and remove plugins",
     "permissions": "Explain what runs without asking, and why",
     "auth": "Store or remove the API keys of providers",
+    "batch": "Run many tasks, each in a session of its own",
     "map": "Show a project's files, what they define and who uses it",
     "stats": "Show tokens and cost by day, model, tool and session",
     "review": "Review what has changed in a git repository",
@@ -46,7 +47,7 @@ COMMANDS: dict[str, str] = {
     "completions": "Print or install shell completion",
 }
 # commands of the contract that are still to come: no prompt either (CLI-13)
-PLANNED = frozenset({"batch", "pipeline"})
+PLANNED = frozenset({"pipeline"})
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PROGRAM = "agent"
 # command -> the module whose ``APP`` is its typer app, or whose ``COMMAND`` makes one
 MODULES = {"chat": "agentcli.cli.chat"} | {name: f"agentcli.cli.{name}" for name in COMMANDS}
-MODULES |= {name: f"agentcli.cli.fleet.{name}" for name in ("review", "worktrees")}
+MODULES |= {name: f"agentcli.cli.fleet.{name}" for name in ("batch", "review", "worktrees")}
 _NEAR = 0.8
 _FEW_WORDS = 3
 

@@ -478,6 +478,31 @@ def number(option: str, text: str | None, kind: type[N]) -> N | None:
     return value
 
 
+def take_over(options: type[OptionSet], names: Sequence[str]) -> type[OptionSet]:
+    """A class with the options ``names`` of ``options``, to be subclassed: see ``in_words``."""
+    declared = option_names(options)
+    taken = type("_Taken", (OptionSet,), {name: getattr(options, name) for name in names})
+    taken.__annotations__ = {name: declared[name] for name in names}
+    return taken
+
+
+def in_words(options: OptionSet, names: Sequence[str]) -> tuple[str, ...]:
+    """The options ``names`` that are given, as words of a command line."""
+    words: list[str] = []
+    declared = option_names(type(options))
+    for name in names:
+        option: Option = declared[name].__metadata__[0]
+        spelling = next(each for each in option.spellings.split() if each.startswith("--"))
+        value = getattr(options, name)
+        if not option.metavar:
+            words += [spelling] * int(value)
+        elif isinstance(value, list | tuple):
+            words += [f"{spelling}={each}" for each in value]
+        elif value is not None:
+            words.append(f"{spelling}={value}")
+    return tuple(words)
+
+
 def spellings(options: type[OptionSet], *, with_value: bool = False) -> set[str]:
     """Every spelling of every option in ``options``, or of those that take a value."""
     found: set[str] = set()

@@ -12,9 +12,9 @@ import pytest
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.fleet.engine import LocalEngine, TaskCall, TaskResult
+from tests.support.batches import processes_of
 from tests.support.cli import agent_env
 from tests.support.model_server import ModelServer
-from tests.support.processes import pids_in
 from tests.support.replies import call, say
 
 
@@ -36,7 +36,7 @@ def run(wanted: TaskCall) -> TaskResult:
 
 @pytest.mark.spec("SCALE-2")
 def test_a_task_that_is_killed_goes_on_in_its_session_and_is_answered_once(
-    service: ModelServer, tmp_path: Path
+    service: ModelServer, tmp_path: Path, home: Path
 ) -> None:
     held = say("never said", hold=threading.Event())
     service.add(call("bash", {"command": "echo one > made.txt"}), held, "done at last")
@@ -51,7 +51,7 @@ def test_a_task_that_is_killed_goes_on_in_its_session_and_is_answered_once(
 
     killed = asyncio.run(kill_it())
     assert (killed.end, killed.problem) == ({}, "stopped")
-    assert not pids_in(tmp_path)
+    assert not processes_of(home)
     done = run(wanted)
     assert done.exit_code == 0 and done.end["result"] == "done at last"
     assert done.end["session_id"] == wanted.session_id

@@ -1,0 +1,403 @@
+"""A batch: every task once, to its end, as many at a time as are allowed (SCALE-2).
+
+Laws: a task that has ended is never begun again unless that is asked for; one that was begun goes
+on in its session; what is unfinished comes before what is new. A refusal by a provider, a kill, or
+a share of the budget that is spent put a task back in the line; how often is bounded. ``drain``
+lets what runs end, ``stop`` ends it so that it can go on later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from typing import Any, Protocol
+
+from agentcli.app.earlier_end import spent_in
+from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.errors import AgentError
+from agentcli.domain.values import frozen, mutable
+from agentcli.fleet.engine import Engine, TaskCall, TaskResult
+from agentcli.fleet.limits import Bucket, Purse, Share
+from agentcli.fleet.results import BatchState, Journal, TaskStanding
+from agentcli.fleet.tasks import BatchTask
+
+LOCKED_S = 1.0
+MOST_LOCKED = 60
+_RESULTS_S = 2.0
+_RESULTS_SHARE = 20.0
+_APPROVAL, _STORE, _TEMPORARY = 4, 74, 75
+_STATES = {0: BatchState.DONE, 3: BatchState.LIMIT, _APPROVAL: BatchState.REFUSED}
+_STOPPED = frozenset({129, 130, 143})
+
+
+@frozen
+class BatchPlan:
+    """What a batch is to do.
+
+    ``arguments`` are options of ``agent run`` for every task, ``model``, ``permission_mode`` and
+    ``timeout_s`` those that a row may overrule (``is_fearless``: yolo twice). A task is tried
+    ``attempts`` times at most in one start. ``default_model`` answers where nobody is named.
+    """
+
+    tasks: Sequence[BatchTask]
+    jobs: int
+    arguments: tuple[str, ...] = ()
+    model: str | None = None
+    permission_mode: str | None = None
+    is_fearless: bool = False
+    timeout_s: float | None = None
+    max_budget_usd: float | None = None
+    attempts: int = 5
+    retry_failed: bool = False
+    default_model: str = ""
+
+
+@frozen
+class BatchEnd:
+    """What a batch came to. ``skipped`` tasks had ended before; ``reason`` is why others did not.
+
+    It is ``budget``, ``drained``, ``stopped`` or empty.
+    """
+
+    states: Mapping[BatchState, int]
+    skipped: int
+    spent_usd: float
+    reason: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every task was done."""
+        return not any(
+            count for state, count in self.states.items() if state is not BatchState.DONE
+        )
+
+
+class BatchView(Protocol):
+    """Somebody who is told what happens."""
+
+    def begins(self, skipped: int) -> None:
+        """So many tasks have ended in earlier starts."""
+
+    def started(self, task: BatchTask, known: TaskStanding) -> None:
+        """A run of the task begins."""
+
+    def ended(self, task: BatchTask, known: TaskStanding, result: str) -> None:
+        """A run has ended: the task too, or it goes on later, as its state says."""
+
+    def says(self, text: str) -> None:
+        """A line for the user."""
+
+
+@mutable
+class _Queued:
+    """A task in the line: tries and refused locks in this start; when it may start."""
+
+    task: BatchTask
+    provider: str
+    tries: int = 0
+    locked: int = 0
+    not_before: float = 0.0
+
+
+@frozen
+class _Verdict:
+    """What a run amounts to. ``again``: it goes back in the line, ``wait_s`` later."""
+
+    state: BatchState
+    again: bool = False
+    wait_s: float = 0.0
+
+
+@mutable
+class _Queues:
+    """Who waits, by provider, the first in front."""
+
+    waiting: dict[str, deque[_Queued]] = field(default_factory=dict)
+
+    def add(self, item: _Queued, *, first: bool) -> None:
+        line = self.waiting.setdefault(item.provider, deque())
+        (line.appendleft if first else line.append)(item)
+
+    def __iter__(self) -> Iterator[tuple[str, deque[_Queued]]]:
+        return iter([(name, line) for name, line in self.waiting.items() if line])
+
+    def __bool__(self) -> bool:
+        return any(self.waiting.values())
+
+
+class Batch:
+    """One start of a batch. ``drain`` and ``stop`` may be called from a signal's handler."""
+
+    def __init__(self, plan: BatchPlan, journal: Journal, engine: Engine, view: BatchView) -> None:
+        self._plan = plan
+        self._journal = journal
+        self._engine = engine
+        self._view = view
+        self._lines = _Queues()
+        self._buckets: dict[str, Bucket] = {}
+        self._purse = Purse(plan.max_budget_usd)
+        self._token = CancelToken()
+        self._news = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._running = 0
+        self._draining = False
+        self._fault: AgentError | None = None
+        self._skipped = 0
+        self._warned_of_price = False
+        self._next_results = 0.0
+
+    # --- stopping ----------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Start nothing more."""
+        self._draining = True
+        self._news.set()
+
+    def stop(self, reason: CancelReason = CancelReason.USER, *, force: bool = False) -> None:
+        """End what runs as Ctrl-C would, or at once with ``force``; it can go on later."""
+        self.drain()
+        self._token.cancel(reason, force=force)
+
+    # --- from start to end ---------------------------------------------------------------------
+
+    async def run(self) -> BatchEnd:
+        """Run all that is to be run. Raises ``AgentError`` where the directory fails."""
+        await self._look_up()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                wait_s = self._start_what_may(group)
+                if not self._running and (self._draining or wait_s is None):
+                    break
+                await self._hear(wait_s)
+        await self._write_results()
+        if self._fault is not None:
+            raise self._fault
+        return self._end()
+
+    async def _look_up(self) -> None:
+        """What earlier starts have left."""
+        known = self._journal.tasks
+        own = {task.id for task in self._plan.tasks}
+        begun = [known[name].session_id for name in own & known.keys() if _is_begun(known[name])]
+        spent = await asyncio.to_thread(spent_in, begun)
+        fresh: list[_Queued] = []
+        for task in self._plan.tasks:
+            standing = known.get(task.id)
+            item = _Queued(task, self._provider_of(task))
+            if standing is None:
+                fresh.append(item)
+                continue
+            if _is_begun(standing):
+                cost = spent.get(standing.session_id, 0.0)
+                standing.cost_usd = None if cost is None else standing.earlier_usd + cost
+                self._lines.add(item, first=False)
+            elif self._plan.retry_failed and standing.state is not BatchState.DONE:
+                if standing.exit_code in {_APPROVAL, _STORE}:  # that session has no more to say
+                    self._journal.begin_afresh(task.id)
+                self._lines.add(item, first=False)
+            else:
+                self._skipped += 1
+        for item in fresh:
+            self._lines.add(item, first=False)
+        self._purse.spent_usd = sum(each.cost_usd or 0.0 for each in known.values())
+        self._view.begins(self._skipped)
+        self._tell_of_changes(own)
+
+    def _tell_of_changes(self, own: set[str]) -> None:
+        known = self._journal.tasks
+        if gone := len(known.keys() - own):
+            self._view.says(f"{_tasks(gone)} of earlier starts not in TASKS any more: left out")
+        changed = [
+            task.id
+            for task in self._plan.tasks
+            if task.id in known and known[task.id].content not in {"", task.content}
+        ]
+        if changed:
+            what = f"{_tasks(len(changed))} changed since the start of that id ({changed[0]})"
+            self._view.says(f"{what}: what was begun stays as it was; give a new id to run again")
+
+    def _end(self) -> BatchEnd:
+        none = TaskStanding()
+        states = Counter(self._journal.tasks.get(task.id, none).state for task in self._plan.tasks)
+        reason = ""
+        if not all(state.has_ended for state in states):
+            reason = "drained" if self._draining else "budget"
+            reason = "stopped" if self._token.cancelled else reason
+        return BatchEnd(states, self._skipped, self._purse.spent_usd, reason)
+
+    async def _hear(self, wait_s: float | None) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), wait_s)
+        self._news.clear()
+
+    # --- who starts ------------------------------------------------------------------------------
+
+    def _provider_of(self, task: BatchTask) -> str:
+        name = task.model or self._plan.model or self._plan.default_model
+        return name.partition("/")[0]
+
+    def _start_what_may(self, group: asyncio.TaskGroup) -> float | None:
+        """Start tasks; seconds until another may, ``None``: when one has ended, or never."""
+        soonest: float | None = None
+        for name, line in self._lines:
+            bucket = self._buckets.setdefault(name, Bucket(self._plan.jobs))
+            while line and self._running < self._plan.jobs and not self._draining:
+                now = time.monotonic()
+                wait_s = bucket.wait_s(now)
+                if wait_s is None:
+                    break
+                wait_s = max(wait_s, line[0].not_before - now)
+                if wait_s > 0:
+                    soonest = wait_s if soonest is None else min(soonest, wait_s)
+                    break
+                share = self._share_of(line[0].task)
+                if isinstance(share, bool):
+                    return soonest
+                item = line.popleft()
+                bucket.held += 1
+                self._running += 1
+                group.create_task(self._attempt(item, bucket, share))
+        return soonest
+
+    def _share_of(self, task: BatchTask) -> Share | bool | None:
+        """What the task may spend; ``None``: no limit; ``False``: nothing is to be had now."""
+        if self._purse.budget_usd is None:
+            return None
+        share = self._purse.take(task.id, self._plan.jobs - self._running)
+        return False if share is None else share
+
+    # --- one run of one task --------------------------------------------------------------------
+
+    async def _attempt(self, item: _Queued, bucket: Bucket, share: Share | None) -> None:
+        task = item.task
+        spent, requests = 0.0, 0
+        try:
+            async with self._writing:
+                known = await asyncio.to_thread(self._journal.begin, task.id, task.content)
+            self._view.started(task, known)
+            result = await self._engine.run(self._call(task, known, share), self._token)
+            spent, requests = await self._account(known, result)
+            verdict = self._judge(item, result, bucket, share)
+            await self._settle(item, known, result, verdict)
+        except AgentError as error:
+            self._fault = self._fault or error
+            self.stop()
+        finally:
+            bucket.held -= 1
+            self._running -= 1
+            self._purse.give_back(task.id, spent, requests)
+            self._news.set()
+
+    def _call(self, task: BatchTask, known: TaskStanding, share: Share | None) -> TaskCall:
+        plan = self._plan
+        options: list[str] = [*plan.arguments]
+        if model := task.model or plan.model:
+            options += ["--model", model]
+        if mode := task.permission_mode or plan.permission_mode:
+            fearless = plan.is_fearless and task.permission_mode is None
+            options += ["--yolo", "--yolo"] if fearless else ["--permission-mode", mode]
+        limits = [] if share is None else [share.stop_usd]
+        if task.max_budget_usd is not None:
+            limits.append(max(0.0, task.max_budget_usd - (known.cost_usd or 0.0)))
+        if limits:
+            options += ["--max-budget-usd", f"{min(limits):.6f}"]
+        timeout_s = task.timeout_s or plan.timeout_s
+        return TaskCall(known.session_id, task.prompt, task.cwd, tuple(options), timeout_s)
+
+    async def _account(self, known: TaskStanding, result: TaskResult) -> tuple[float, int]:
+        """Note what the run has cost; that, and in how many requests."""
+        known.duration_ms += result.duration_ms
+        cost = result.end.get("total_cost_usd")
+        if cost is None:
+            found = await asyncio.to_thread(spent_in, [known.session_id])
+            cost = found.get(known.session_id, 0.0)
+        before = known.cost_usd
+        if cost is None:
+            known.cost_usd = None
+            self._warn_of_price()
+            return 0.0, 0
+        known.cost_usd = known.earlier_usd + cost
+        return max(0.0, known.cost_usd - (before or 0.0)), result.end.get("num_turns") or 1
+
+    def _warn_of_price(self) -> None:
+        if self._plan.max_budget_usd is not None and not self._warned_of_price:
+            self._warned_of_price = True
+            self._view.says("the price of a model is unknown: --max-budget-usd cannot hold for it")
+
+    def _judge(
+        self, item: _Queued, result: TaskResult, bucket: Bucket, share: Share | None
+    ) -> _Verdict:
+        """What a run amounts to, and what its provider has said of itself."""
+        code, end = result.exit_code, result.end
+        was_killed = not end or code is None or code in _STOPPED
+        if was_killed and self._token.cancelled:
+            return _Verdict(BatchState.INTERRUPTED)
+        if end.get("terminal_reason") == "session_locked" and item.locked < MOST_LOCKED:
+            item.locked += 1
+            return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=LOCKED_S)
+        if end.get("terminal_reason") == "max_budget_usd" and self._is_of_share(item, share):
+            return _Verdict(BatchState.INTERRUPTED, again=share is not None and not share.is_all)
+        item.tries += 1
+        wait_s = 0.0
+        if code == _TEMPORARY:
+            pause_s = bucket.refused(time.monotonic(), end.get("retry_after_s"))
+            who = item.provider or "the provider"
+            self._view.says(f"{who} asks for a pause: its tasks wait {pause_s:.0f} s")
+        elif was_killed:
+            wait_s = min(60.0, 2.0**item.tries)
+        else:
+            bucket.went_well()
+            return _Verdict(_STATES.get(code or 0, BatchState.FAILED))
+        if item.tries < self._plan.attempts:
+            return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)
+        return _Verdict(BatchState.FAILED)
+
+    def _is_of_share(self, item: _Queued, share: Share | None) -> bool:
+        """Whether the budget that a run has reached was its share, not its own."""
+        own = item.task.max_budget_usd
+        if share is None:
+            return False
+        cost = self._journal.tasks[item.task.id].cost_usd or 0.0
+        return own is None or cost < own
+
+    async def _settle(
+        self, item: _Queued, known: TaskStanding, result: TaskResult, verdict: _Verdict
+    ) -> None:
+        """Write down how the run ended, or put the task back in the line."""
+        task = item.task
+        known.state, known.exit_code = verdict.state, result.exit_code
+        text = str(result.end.get("result") or result.problem)
+        if verdict.state.has_ended:
+            row: dict[str, Any] = {"result": text}
+            if (structured := result.end.get("structured_output")) is not None:
+                row["structured_output"] = structured
+            async with self._writing:
+                await asyncio.to_thread(self._journal.end, task.id, row)
+        elif verdict.again and not self._draining:
+            item.not_before = time.monotonic() + verdict.wait_s
+            self._lines.add(item, first=True)
+        self._view.ended(task, known, text)
+        if time.monotonic() >= self._next_results:
+            await self._write_results()
+
+    async def _write_results(self) -> None:
+        """Write ``results.jsonl``, and not again before that was worth it."""
+        began = time.monotonic()
+        self._next_results = began + _RESULTS_S
+        ids = [task.id for task in self._plan.tasks]
+        async with self._writing:
+            await asyncio.to_thread(self._journal.write_results, ids)
+        took_s = time.monotonic() - began
+        self._next_results = began + max(_RESULTS_S, _RESULTS_SHARE * took_s)
+
+
+def _is_begun(known: TaskStanding) -> bool:
+    return not known.state.has_ended and bool(known.session_id)
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count} tasks"

@@ -1,0 +1,281 @@
+"""The directory of a batch: what was begun and how it ended, and one row for each task (SCALE-2).
+
+``journal.jsonl`` is the truth: a line is added before a task starts and when it ends, the latter
+on disk before anybody hears of it. ``results.jsonl`` is made of it, as a whole or not at all: one
+row for each task, in their order, of the shape of ``results.schema.json``. Laws: a session's id
+follows from the batch, the task and how often it was begun afresh, so that no kill at any moment
+lets a task have two sessions; one process at a time writes; a torn last line is as if it had not
+been written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from agentcli.domain.errors import PersistenceError, UsageError
+from agentcli.domain.values import mutable
+from agentcli.ui.sanitize import safe_json
+
+JOURNAL = "journal.jsonl"
+RESULTS = "results.jsonl"
+REPORT = "report.html"
+FORMAT = "agentcli-batch/1"
+_NOISE_BYTES = 10
+
+
+class BatchState(StrEnum):
+    """How a task stands. The last three are to be brought to their end."""
+
+    DONE = "done"
+    FAILED = "failed"
+    LIMIT = "limit"
+    REFUSED = "refused"
+    INTERRUPTED = "interrupted"
+    RUNNING = "running"
+    PENDING = "pending"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more becomes of it by itself."""
+        return self not in {BatchState.INTERRUPTED, BatchState.RUNNING, BatchState.PENDING}
+
+
+@mutable
+class TaskStanding:
+    """What is known of a task beside what it was to do.
+
+    ``cost_usd`` is that of all its sessions, ``None`` where it is unknown; ``earlier_usd`` that of
+    the sessions before this one, of which there were ``afresh``. ``row_at`` is where its row stands
+    in the journal.
+    """
+
+    state: BatchState = BatchState.PENDING
+    session_id: str = ""
+    afresh: int = 0
+    attempts: int = 0
+    exit_code: int | None = None
+    cost_usd: float | None = 0.0
+    earlier_usd: float = 0.0
+    duration_ms: int = 0
+    content: str = ""
+    row_at: int = -1
+
+
+class Journal:
+    """The open journal of ``directory``; ``tasks`` is how each task stands, by its id.
+
+    Its functions block: they are for a thread, one at a time.
+    """
+
+    def __init__(self, directory: Path, file: BinaryIO) -> None:
+        self.directory = directory
+        self.tasks: dict[str, TaskStanding] = {}
+        self.is_new = True
+        self._file = file
+        self._batch = ""
+        self._created_ms = 0
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Take the directory, made if it is missing. Raises ``UsageError`` or ``StoreError``."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            path = directory / JOURNAL
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            file = os.fdopen(os.open(path, flags, 0o600), "r+b")
+        except OSError as error:
+            what = f"cannot write to {directory}: {(error.strerror or str(error)).lower()}"
+            raise UsageError(what, "give another directory with -o DIR") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise UsageError(
+                f"another agent is at work on {directory}", "wait for it, or give another -o DIR"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        journal = cls(directory, file)
+        try:
+            journal._read()
+        except BaseException:
+            file.close()
+            raise
+        return journal
+
+    def close(self) -> None:
+        """Let another process have the directory."""
+        self._file.close()
+
+    def session_of(self, task_id: str) -> str:
+        """The id of the session that the task has or is to get: a UUID of version 7 (RFC 9562)."""
+        afresh = self.tasks[task_id].afresh if task_id in self.tasks else 0
+        name = json.dumps([self._batch, task_id, afresh]).encode()
+        noise = int.from_bytes(hashlib.sha256(name).digest()[:_NOISE_BYTES])
+        value = (self._created_ms & (1 << 48) - 1) << 80 | noise
+        value = value & ~(0xF << 76) | 0x7 << 76
+        return str(uuid.UUID(int=value & ~(0x3 << 62) | 0x2 << 62))
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        end = 0
+        for at, line in self._lines():
+            try:
+                value = json.loads(line)
+            except ValueError:
+                value = None
+            if not isinstance(value, dict) or not line.endswith(b"\n"):
+                break  # torn: the end of what was written
+            self._take(value, at)
+            end = at + len(line)
+        if end < self._file.seek(0, os.SEEK_END):
+            self._file.truncate(end)
+        self.is_new = not end
+        if self.is_new:
+            self._batch, self._created_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
+            head = {"format": FORMAT, "batch": self._batch, "created_ms": self._created_ms}
+            self._write(head, lasting=True)
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        self._file.seek(0)
+        at = 0
+        for line in self._file:
+            yield at, line
+            at += len(line)
+
+    def _take(self, value: Mapping[str, Any], at: int) -> None:
+        if at == 0:
+            if value.get("format") != FORMAT:
+                what = f"{self.directory / JOURNAL} is not the journal of a batch"
+                raise UsageError(what, "give another directory with -o DIR")
+            self._batch, self._created_ms = str(value["batch"]), int(value["created_ms"])
+        elif (begun := value.get("begin")) is not None:
+            known = self.tasks.setdefault(str(begun), TaskStanding())
+            known.state = BatchState.INTERRUPTED
+            known.session_id = str(value["session_id"])
+            known.attempts = int(value["attempts"])
+            known.afresh = int(value["afresh"])
+            known.earlier_usd = float(value["earlier_usd"])
+            known.content = str(value["content"])
+            known.row_at = -1
+        elif isinstance(row := value.get("end"), dict):
+            known = self.tasks.setdefault(str(row["id"]), TaskStanding())
+            known.state = BatchState(row["state"])
+            known.exit_code, known.cost_usd = row["exit_code"], row["cost_usd"]
+            known.duration_ms, known.row_at = row["duration_ms"], at
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def begin(self, task_id: str, content: str) -> TaskStanding:
+        """The task starts, once more or for the first time; how it stands then."""
+        known = self.tasks.setdefault(task_id, TaskStanding())
+        known.state = BatchState.RUNNING
+        known.session_id = self.session_of(task_id)
+        known.content = content
+        known.attempts += 1
+        known.row_at = -1
+        line = {
+            "begin": task_id,
+            "session_id": known.session_id,
+            "attempts": known.attempts,
+            "afresh": known.afresh,
+            "earlier_usd": known.earlier_usd,
+            "content": content,
+        }
+        self._write(line, lasting=False)
+        return known
+
+    def begin_afresh(self, task_id: str) -> None:
+        """The next start of the task is in another session; what it has cost is remembered."""
+        known = self.tasks[task_id]
+        known.afresh += 1
+        known.earlier_usd = known.cost_usd or 0.0
+
+    def end(self, task_id: str, result: Mapping[str, Any]) -> None:
+        """The task has ended; ``result`` is what its row says beside what is known of it."""
+        known = self.tasks[task_id]
+        row = {**_row(task_id, known), **result}
+        known.row_at = self._write({"end": row}, lasting=True)
+
+    def _write(self, value: Mapping[str, Any], *, lasting: bool) -> int:
+        """Add a line; where it begins. ``lasting``: it is on disk before this returns."""
+        data = _line(value)
+        handle = self._file.fileno()
+        at = self._file.seek(0, os.SEEK_END)
+        try:
+            while data:
+                data = data[os.write(handle, data) :]
+            if lasting:
+                os.fsync(handle)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(handle, at)
+            raise _unwritten(self.directory / JOURNAL, error) from error
+        return at
+
+    # --- the rows --------------------------------------------------------------------------------
+
+    def rows(self, tasks: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        """The row of each of ``tasks``."""
+        for task_id in tasks:
+            known = self.tasks.get(task_id, TaskStanding())
+            if known.row_at < 0:
+                yield {**_row(task_id, known), "result": ""}
+                continue
+            self._file.seek(known.row_at)
+            row: dict[str, Any] = json.loads(self._file.readline())["end"]
+            yield row
+
+    def write_results(self, tasks: Sequence[str]) -> None:
+        """Write ``results.jsonl`` for ``tasks``, whole or not at all."""
+        write_whole(self.directory / RESULTS, (_line(row) for row in self.rows(tasks)))
+
+
+def _row(task_id: str, known: TaskStanding) -> dict[str, Any]:
+    return {
+        "id": task_id,
+        "session_id": known.session_id or None,
+        "state": str(known.state),
+        "exit_code": known.exit_code,
+        "cost_usd": known.cost_usd,
+        "duration_ms": known.duration_ms,
+        "attempts": known.attempts,
+    }
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    text = safe_json(json.dumps(value, ensure_ascii=False))
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def write_whole(path: Path, pieces: Iterator[bytes]) -> None:
+    """Write a file that is there whole or not at all. Raises ``PersistenceError``."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise _unwritten(path, error) from error
+
+
+def _unwritten(path: Path, error: OSError) -> PersistenceError:
+    reason = (error.strerror or str(error)).lower()
+    advice = "make room, and start the batch again: what is done stays done"
+    return PersistenceError(f"cannot write {path}: {reason}", advice)

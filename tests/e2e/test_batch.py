@@ -1,0 +1,61 @@
+"""``agent batch``: killed and started again, drained, refused by its provider, out of money."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import agentcli.fleet
+from tests.support.batches import (
+    Service,
+    answers_in,
+    numbered_tasks,
+    processes_of,
+    rows_of,
+    write_tasks,
+)
+from tests.support.cli import Running, agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.processes import wait_until
+
+ROW = Path(agentcli.fleet.__file__).with_name("results.schema.json")
+
+
+def check_rows(rows: list[dict[str, object]]) -> None:
+    validator = Draft202012Validator(json.loads(ROW.read_text()))
+    for row in rows:
+        validator.validate(row)
+
+
+@pytest.mark.spec("SCALE-2")
+def test_a_batch_that_is_killed_goes_on_and_no_task_is_done_twice(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    Service(model_server, fault_each=9, command_each=6)
+    tasks = write_tasks(work / "tasks.jsonl", numbered_tasks(12))
+    words = ("batch", "tasks.jsonl", "-j", "4", "-o", "out", "--yolo")
+    env = agent_env(model_server)
+    with Running(*words, env=env, cwd=work) as running:
+        model_server.wait_for_requests(6)
+        running.process.kill()
+        running.process.wait()
+    wait_until(lambda: not processes_of(home), "the tasks end with their batch")
+    done = run_agent(*words, env=env, cwd=work, timeout=60)
+    assert done.code == 0, done.stdout + done.stderr
+    rows = rows_of(work / "out")
+    check_rows(rows)
+    assert [row["id"] for row in rows] == [f"t{number}" for number in range(12)]
+    assert all(row["state"] == "done" and row["exit_code"] == 0 for row in rows)
+    assert [row["result"] for row in rows] == [f"done with {number}" for number in range(12)]
+    assert all(row["cost_usd"] > 0 for row in rows)
+    assert answers_in(home) == {row["session_id"]: 1 for row in rows}
+    for marks in work.glob("marks-*.txt"):
+        assert len(marks.read_text().splitlines()) <= 1
+    asked = len(model_server.requests)
+    again = run_agent(*words, "--format", "json", env=env, cwd=work)
+    assert again.code == 0 and again.result["skipped"] == 12
+    assert len(model_server.requests) == asked and rows_of(work / "out") == rows
+    assert tasks.exists() and not processes_of(home)
