@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.config.settings import Settings
@@ -39,7 +41,7 @@ from agentcli.providers import _registry
 from agentcli.providers.models import table as _models
 
 if TYPE_CHECKING:
-    from agentcli.providers.models.local import LocalModel, Window
+    from agentcli.providers.models.local import KnownWindows, LocalModel, Window
 
 
 Listener = Callable[[ModelInfo, str], None]
@@ -60,12 +62,6 @@ class Chosen:
 
 
 # --- by name -------------------------------------------------------------------------------
-
-
-def provider_of(config: ProviderConfig, learned: Listener | None = None) -> Provider:
-    """The provider; its key is fetched, its model's window ``learned``, when they are needed."""
-    is_settled = config.stored is None and learned is None
-    return _registry.create(config) if is_settled else _Prepared(config, learned)
 
 
 def _placed(settings: Settings, name: str) -> tuple[ProviderConfig, ModelInfo]:
@@ -238,9 +234,12 @@ class SessionModels:
                     what = f"the record speaks {kind!r}, which is no protocol that is known here"
                     raise ConfigError(what, "give a file that agent run --record has written")
                 config = replace(config, kind=kind, base_url=base_url or config.base_url)
-                return provider_of(replace(config, stored=None, needs_key=False)), model
+                return _registry.create(replace(config, stored=None, needs_key=False)), model
         is_asked = self._is_to_be_asked(config, model)
-        return provider_of(config, self.learned if is_asked else None), model
+        if config.stored is None and not is_asked:
+            return _registry.create(config), model
+        learned = self.learned if is_asked else None
+        return _Prepared(config, learned, self.settings.paths.windows_file), model
 
     async def first(self, wanted: str | None, earlier: str) -> Chosen:
         """The model to start with; a resumed session falls back when its own cannot be used.
@@ -342,10 +341,13 @@ class _Prepared:
     model on the user's own server (CTX-3) is asked for before the first request, and once more
     after the first reply when it was not certain: a model that was not loaded has no window yet.
     The text of the reply is out by then. ``is_settled``: there is no window to be asked for.
+    What is certain is kept in the file ``known`` for a day, unless the server refuses so much.
     """
 
-    def __init__(self, config: ProviderConfig, learned: Listener | None) -> None:
+    def __init__(self, config: ProviderConfig, learned: Listener | None, known: Path) -> None:
         self._config = config
+        self._known = known
+        self._is_remembered = False
         self._inner = _registry.create(config)
         self._key = None if config.api_key else config.stored
         self._used = config.api_key
@@ -369,7 +371,7 @@ class _Prepared:
 
     def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
         """The reply of the provider itself."""
-        if self._config.stored is None and self.is_settled:
+        if self._config.stored is None and self.is_settled and not self._is_remembered:
             return self._inner.stream(request, cancel)
         return self._watched(request, cancel)
 
@@ -379,11 +381,9 @@ class _Prepared:
 
     async def measured(self, model: ModelInfo, *, is_loaded: bool = False) -> tuple[ModelInfo, str]:
         """``model`` with its real window where the server tells it, and a new warning or none."""
-        from agentcli.providers.models.local import find_window, small_window_warning, with_window
+        from agentcli.providers.models.local import small_window_warning, with_window
 
-        window: Window | None = await asyncio.to_thread(
-            find_window, self._config, model.name, is_loaded=is_loaded
-        )
+        window = await asyncio.to_thread(self._window, model.name, is_loaded=is_loaded)
         self.is_settled = is_loaded or bool(window and window.is_certain)
         if window is None:
             return model, ""
@@ -392,6 +392,34 @@ class _Prepared:
         is_new = warning != self._warned
         self._warned = warning
         return known, warning if is_new else ""
+
+    def _window(self, model: str, *, is_loaded: bool) -> Window | None:
+        """What is known of it, else what the server says. Blocks."""
+        from agentcli.providers.models.local import find_window
+
+        known = None if is_loaded else self._remembered().get(self._config, model)
+        self._is_remembered = known is not None
+        if known is not None:
+            return known
+        found = find_window(self._config, model, is_loaded=is_loaded)
+        self._remember(model, found)
+        return found
+
+    def _remembered(self) -> KnownWindows:
+        from agentcli.providers.models.local import MAX_REMEMBERED_CHARS, KnownWindows
+
+        text = b""
+        with suppress(OSError), self._known.open("rb") as file:
+            text = file.read(MAX_REMEMBERED_CHARS + 1)
+        return KnownWindows(text.decode(errors="replace"), time.time())
+
+    def _remember(self, model: str, window: Window | None) -> None:
+        from agentcli.config.paths import write
+
+        known = self._remembered()
+        if known.put(self._config, model, window):
+            with suppress(AgentError):  # it is asked for again next time
+                write(self._known, known.text)
 
     async def _watched(
         self, request: ModelRequest, cancel: CancelToken
@@ -418,6 +446,8 @@ class _Prepared:
                     async for event in events:
                         yield event
             except ProviderError as error:
+                if self._is_remembered and error.kind is ErrorKind.CONTEXT_OVERFLOW:
+                    await asyncio.to_thread(self._remember, request.model.name, None)
                 stored, is_unknown = self._config.stored, error.status == _UNAUTHORIZED
                 if renewed or not is_unknown or stored is None or not stored.renew(self._used):
                     raise

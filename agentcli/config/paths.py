@@ -87,6 +87,8 @@ class Paths:
     """What was typed in the chat."""
     models_file = _OwnFile("state_dir", "models.txt")
     """What ``agent models --refresh`` has fetched."""
+    windows_file = _OwnFile("state_dir", "windows.json")
+    """What local servers said of their models' windows; can be thrown away."""
 
     worktree_records_dir = _OwnFile("state_dir", "worktree-records")
     """What is written down of worktrees, and their locks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -95,6 +96,68 @@ def test_a_server_that_was_found_is_asked_as_well(tmp_path: Path) -> None:
     assert window == 8192
     assert any("llamacpp/m" in line and "answers" in line for line in notices)
     assert any("8,192 tokens" in line for line in notices)
+
+
+@pytest.mark.spec("CTX-3")
+def test_a_window_is_asked_for_once_a_day_for_each_model_and_address(tmp_path: Path) -> None:
+    paths = Paths.from_env(agent_env())
+
+    def window(server: ModelServer, name: str = "a") -> tuple[int, int]:
+        before = len(server.others)
+        settings = settings_for(VLLM_BASE_URL=server.openai_url)
+        found, _ = in_session(settings, SessionOptions(tmp_path, model=f"vllm/{name}"), look)
+        return found, len(server.others) - before
+
+    def serve(server: ModelServer, tokens: int) -> None:
+        rows = [{"id": name, "max_model_len": tokens} for name in "ab"]
+        server.routes["GET", "/v1/models"] = (200, {"data": rows})
+
+    with ModelServer() as server, ModelServer() as other:
+        serve(server, 50_000)
+        serve(other, 60_000)
+        assert [window(server) for _ in range(3)] == [(50_000, 1), (50_000, 0), (50_000, 0)]
+        assert [window(server, "b") for _ in range(2)] == [(50_000, 1), (50_000, 0)]
+        assert [window(other) for _ in range(2)] == [(60_000, 1), (60_000, 0)]
+        serve(server, 70_000)
+        assert window(server) == (50_000, 0)
+        kept = paths.windows_file.read_text()
+        assert "127.0.0.1" not in kept and paths.windows_file.stat().st_mode & 0o777 == 0o600
+        rows = json.loads(kept)
+        yesterday = {key: [row[0] - 24 * 3600, *row[1:]] for key, row in rows.items()}
+        tomorrow = {key: [row[0] + 24 * 3600, *row[1:]] for key, row in rows.items()}
+        odd = [{key: row for key in rows} for row in (3, [], [0.0, 50_000, 99], [None] * 3, {})]
+        small = {key: [row[0], 4, 0] for key, row in rows.items()}
+        huge = {key: [row[0], 10**30, 0] for key, row in rows.items()}
+        for value in (yesterday, tomorrow, small, huge, *odd, [], 7, "[" * 9_000, "x" * 30_000):
+            text = value if isinstance(value, str) else json.dumps(value)
+            paths.windows_file.write_text(text)
+            assert window(server) == (70_000, 1)
+        serve(server, 8_000)  # too small: somebody is about to change it
+        paths.windows_file.unlink()
+        paths.windows_file.mkdir()
+        assert [window(server) for _ in range(2)] == [(8_000, 1)] * 2
+        serve(server, 80_000)
+        assert [window(server) for _ in range(2)] == [(80_000, 1)] * 2  # it cannot be kept
+        paths.windows_file.rmdir()
+        assert [window(server) for _ in range(2)] == [(80_000, 1), (80_000, 0)]
+
+
+@pytest.mark.spec("CTX-3")
+def test_a_window_that_the_server_does_not_keep_to_is_asked_for_again(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        row = {"id": "m", "max_model_len": 50_000}
+        server.routes["GET", "/v1/models"] = (200, {"data": [row]})
+        server.add(fails(413))
+
+        async def talk(session: Session) -> None:
+            await session.run(Prompt(user_text("a")))
+
+        settings = settings_for(VLLM_BASE_URL=server.openai_url)
+        options = SessionOptions(tmp_path, model="vllm/m")
+        assert in_session(settings, options, look)[0] == 50_000
+        row["max_model_len"] = 20_000
+        in_session(settings, options, talk)
+        assert in_session(settings, options, look)[0] == 20_000
 
 
 @pytest.mark.spec("CTX-3")

@@ -4,7 +4,8 @@ The first that answers is the default for a user without a key (CLI-10). A local
 a model with less than it was made for, and Ollama's endpoint for Chat Completions cuts what does
 not fit without a word (CTX-3). Law: only addresses of this machine, servers that are local by
 name, and what the user's own configuration or environment names, are asked; every wait is bounded;
-what does not answer like a model server is none; what is not known for certain is said so.
+what does not answer like a model server is none; what is not known for certain is said so, and
+is not remembered.
 
 Sources: https://docs.ollama.com/api (show, ps) and /context-length;
 https://lmstudio.ai/docs/developer/rest; llama.cpp ``tools/server/README.md`` (``GET /props``);
@@ -13,6 +14,7 @@ https://docs.vllm.ai (``max_model_len`` in ``/v1/models``).
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import time
@@ -22,6 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from agentcli.domain.clean import digest
 from agentcli.domain.errors import AgentError, ConfigError
 from agentcli.domain.ports import ModelInfo, ProviderConfig
 from agentcli.providers._registry import BUILT_IN, provider_config
@@ -42,6 +45,10 @@ _LLAMACPP = "start llama-server with a larger -c; its slots (-np) share it"
 _LMSTUDIO = "load the model with a larger context length"
 _VLLM = "start vLLM with a larger --max-model-len"
 _OTHER_MODEL = "choose a model with a larger window"
+_ADVICE = (_OTHER_MODEL, _OLLAMA_ENV, _OLLAMA_FILE, _LLAMACPP, _LMSTUDIO, _VLLM)
+REMEMBERED_S = 24 * 3600.0
+MAX_REMEMBERED = 100
+MAX_REMEMBERED_CHARS = 20_000
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -176,6 +183,59 @@ def local_window(ask: ServerClient, model: str) -> Window | None:
     """The window as a server that is local by name gives it. Raises ``AgentError``."""
     question = _QUESTIONS.get(ask.config.name)
     return question(ask, model, False) if question else None  # noqa: FBT003 - not loaded by us
+
+
+class KnownWindows:
+    """What servers have said of their windows within a day; ``text`` is how it is kept.
+
+    A model at an address stands there as a digest, since an address may hold a password. A window
+    that is too small is asked for each time: its user is about to change it. Of a text that is
+    damaged, or not ours, what makes no sense is nothing.
+    """
+
+    def __init__(self, text: str, now_s: float) -> None:
+        self._now_s = now_s
+        self._rows: dict[str, tuple[float, int, int]] = {}
+        with suppress(ValueError, RecursionError):
+            kept = json.loads(text) if len(text) <= MAX_REMEMBERED_CHARS else None
+            for key, row in kept.items() if isinstance(kept, dict) else ():
+                if _is_remembered(row, now_s):
+                    self._rows[key] = tuple(row)
+
+    def get(self, config: ProviderConfig, model: str) -> Window | None:
+        """The window of ``model`` at that address, if it was learnt within a day."""
+        row = self._rows.get(_server_key(config, model))
+        return Window(row[1], advice=_ADVICE[row[2]]) if row else None
+
+    def put(self, config: ProviderConfig, model: str, window: Window | None) -> bool:
+        """Remember it, or forget what was known; whether anything has changed."""
+        key = _server_key(config, model)
+        if window is None or not window.is_certain or window.tokens < SMALL_TOKENS:
+            return self._rows.pop(key, None) is not None
+        self._rows[key] = (self._now_s, window.tokens, _ADVICE.index(window.advice))
+        for oldest in sorted(self._rows, key=lambda each: self._rows[each])[:-MAX_REMEMBERED]:
+            del self._rows[oldest]
+        return True
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return json.dumps(self._rows)
+
+
+def _server_key(config: ProviderConfig, model: str) -> str:
+    return digest(f"{config.name}\0{config.base_url}\0{model}")
+
+
+def _is_remembered(row: Any, now_s: float) -> bool:
+    match row:
+        case [float(at), int(tokens), int(advice)]:
+            return (
+                0 <= now_s - at < REMEMBERED_S
+                and (_count(tokens) or 0) >= SMALL_TOKENS
+                and 0 <= advice < len(_ADVICE)
+            )
+    return False
 
 
 def with_window(info: ModelInfo, window: Window) -> ModelInfo:
