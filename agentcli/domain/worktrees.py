@@ -27,6 +27,12 @@ def named_by(entry: Path) -> Path | None:
     return real_path(entry.parent / line.removeprefix("gitdir:").strip())
 
 
+def working_tree_of(directory: Path) -> Path | None:
+    """The working tree that git's own ``directory`` for it names."""
+    back = _first_line(directory / "gitdir")
+    return real_path(directory / back).parent if back else None
+
+
 def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     """The repository of a linked working tree; ``None`` unless it knows of that tree.
 

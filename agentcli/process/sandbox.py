@@ -347,7 +347,8 @@ class SessionSandbox:
             self._watch.learn()
         places = self._find_places()
         if self._state.kind is SandboxKind.BWRAP:
-            mounted = frozenset(map(str, places.read_only))
+            closed = (path for path in places.read_only if not places.holds_reopened(path))
+            mounted = frozenset(map(str, closed))
             before = self._watch.read_only
             self._watch.read_only = mounted & before if is_changed else mounted
         kept = self._unborn if is_changed else ()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
-from agentcli.domain.worktrees import common_of_worktree, named_by
+from agentcli.domain.worktrees import common_of_worktree, named_by, working_tree_of
 from agentcli.process.sandbox_home import (
     Links,
     existing,
@@ -49,6 +49,8 @@ _START_UP = (
     ".config/git", ".config/fish", ".config/autostart", ".config/systemd", ".local/bin",
 )  # fmt: skip
 PROJECT = (".agents", ".agentcli")
+# of a repository: where its own working tree stands, what is staged there, what is under way
+_OF_MAIN_TREE = ("HEAD", "index", "logs/HEAD", "rebase-merge", "rebase-apply", "sequencer")
 _MOST_MOUNTED = 40
 _MOST_PINNED = 100
 _MOST_MODULES = 10_000  # directories that are looked into
@@ -58,7 +60,8 @@ _MOST_MODULES = 10_000  # directories that are looked into
 class Places:
     """Absolute real paths. Of ``homes`` no more is seen than the rest, ``seen`` to begin with.
 
-    ``pinned`` are writable directories that cannot be moved away.
+    ``pinned`` are writable directories that cannot be moved away; ``reopened`` are writable ones
+    in what is read-only, in which more may be read-only again.
     ``empty`` are directories that are to be seen as empty and read-only, whether they exist or
     not; ``hidden`` what exists and is not to be read; ``unborn`` what must not come into being.
     """
@@ -71,12 +74,17 @@ class Places:
     unborn: tuple[Path, ...]
     homes: tuple[Path, ...] = ()
     seen: tuple[Path, ...] = ()
+    reopened: tuple[Path, ...] = ()
 
     def frozen(self) -> Places:
         """The same with nothing to write to."""
         needed = (path for path in self.seen if not is_for_builds(path, self.homes))
         seen = (*needed, *self.writable)
-        return replace(self, writable=(), pinned=(), read_only=(), empty=(), seen=seen)
+        return replace(self, writable=(), pinned=(), read_only=(), empty=(), seen=seen, reopened=())
+
+    def holds_reopened(self, path: Path) -> bool:
+        """Whether something in the read-only ``path`` is writable."""
+        return any(place.is_relative_to(path) for place in self.reopened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,8 @@ class _Collector:
         self.empty: list[Path] = []
         self.hidden: list[Path] = []
         self.unborn: list[Path] = []
+        self.reopened: list[Path] = []
+        self._shared: list[Path] = []
         self.homes: tuple[Path, ...] = ()
         self.seen: tuple[Path, ...] = ()
         self._links = Links()
@@ -150,11 +160,30 @@ class _Collector:
         directory = named_by(entry)
         if directory is None:
             return
-        if self.is_writable(directory):
+        is_shared = directory.parent.parent in self._shared
+        if self.is_writable(directory) and not is_shared:
             self.git_directory(directory)
         elif (common := common_of_worktree(entry, directory)) is not None:
+            self._linked(common, directory)
+
+    def _linked(self, common: Path, own: Path) -> None:
+        """What a working tree shares with others that lie outside, and its ``own`` part of it.
+
+        It may add objects and move branches; where others stand, and what they have staged, is
+        theirs (SCALE-1).
+        """
+        self.reopened.append(own)
+        if common not in self._shared:
+            self._shared.append(common)
             self.writable.append(common)
             self.git_directory(common)
+            for name in ("worktrees", *_OF_MAIN_TREE):
+                self.keep(common / name, may_be_born=True)
+        self._keep_links(own)
+
+    def _keep_links(self, tree: Path) -> None:
+        for name in ("commondir", "gitdir", "config.worktree"):
+            self.keep(tree / name, may_be_born=True)
 
     def git_directory(self, git: Path) -> None:
         """What is in ``git`` and decides which programs git runs is read-only."""
@@ -168,9 +197,13 @@ class _Collector:
             self.empty.append(hooks)
         for name in ("config", "commondir", "config.worktree", "info"):
             self.keep(git / name, may_be_born=True)
-        for tree in directories_in(git / "worktrees"):
-            for name in ("commondir", "gitdir", "config.worktree"):
-                self.keep(tree / name, may_be_born=True)
+        trees = () if git in self._shared else directories_in(git / "worktrees")
+        for number, tree in enumerate(trees):
+            place = working_tree_of(tree)
+            if place is not None and self.is_writable(place):
+                self._keep_links(tree)
+            elif number < _MOST_MOUNTED:  # another's, whose own part is not for commands here
+                self.keep(tree)
         for module in git_directories_below(git / "modules", self.is_writable):
             if len(self.pinned) < _MOST_PINNED:
                 self.git_directory(module)
@@ -186,6 +219,7 @@ class _Collector:
             unborn=tuple(dict.fromkeys(self.unborn)),
             homes=self.homes,
             seen=self.seen,
+            reopened=tuple(dict.fromkeys(self.reopened)),
         )
 
 

@@ -255,10 +255,17 @@ def _work_mounts(private: PrivatePlaces, places: Places, by: str) -> Iterator[st
     writable = [(path, f"--bind{by}") for path in places.writable]
     for path, how in sorted((*seen, *writable), key=lambda mount: len(mount[0].parts)):
         yield from (how, str(path), str(path))
-    for path in _outer_first(places.pinned):
-        yield from (f"--bind{by}", str(path), str(path))
-    for path in _outer_first(places.read_only):
-        yield from (f"--ro-bind{by}", str(path), str(path))
+    inner = [path for path in places.read_only if is_below(path, places.reopened)]
+    outer = [path for path in places.read_only if path not in inner]
+    steps = (
+        (f"--bind{by}", places.pinned),
+        (f"--ro-bind{by}", outer),
+        (f"--bind{by}", places.reopened),
+        (f"--ro-bind{by}", inner),
+    )
+    for how, paths in steps:
+        for path in _outer_first(paths):
+            yield from (how, str(path), str(path))
     for path in places.empty:
         yield from ("--ro-bind", str(private.empty_dir), str(path))
     for path in _outer_first(places.hidden):

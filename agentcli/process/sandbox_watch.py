@@ -26,11 +26,7 @@ from pathlib import Path
 
 from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.git_config import joined, named_by, programs_of, run_by
-from agentcli.process.sandbox_places import (
-    all_below,
-    directories_in,
-    git_directories_below,
-)
+from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
 
 MOST_DIRECTORIES = 50_000
 SUFFIX = ".set-aside"
@@ -178,6 +174,7 @@ class TreeWatch:
         self._named: dict[str, Kind] = {}
         self._is_cut_told = False
         self._crowded_told: set[str] = set()
+        self._shared: set[str] = set()  # what working trees in the roots have outside of them
         self.known = Survey()
         self.users = Survey()
         self.read_only: frozenset[str] = frozenset()
@@ -348,6 +345,7 @@ class TreeWatch:
         if target and self._is_inside(target):
             self._git_directory(target, found)
         elif target and (common := common_of_worktree(Path(path), Path(target))):
+            self._shared.add(str(common))
             self._git_directory(str(common), found)
 
     def _target(self, path: str) -> str:
@@ -363,7 +361,8 @@ class TreeWatch:
         return joined(os.path.dirname(path), named)  # noqa: PTH120 - a text
 
     def _is_inside(self, path: str) -> bool:
-        return self._is_inside_root(path) or self._is_untrusted(path)
+        places = (*self._roots, *self._untrusted, *self._shared)
+        return any(_is_below(path, place) for place in places)
 
     def _is_inside_root(self, path: str) -> bool:
         return any(_is_below(path, root) for root in self._roots)

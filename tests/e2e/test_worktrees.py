@@ -14,7 +14,7 @@ from tests.e2e.one_shot import assert_one_line_error
 from tests.support.cli import Finished, Running, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
-from tests.support.replies import say
+from tests.support.replies import Call, calls, say
 from tests.support.repositories import git, make_repository, traces
 
 
@@ -87,3 +87,35 @@ def test_a_chat_in_a_worktree(
     (tree / "new.txt").write_text("work")
     leave(terminal)
     assert "the worktree talk is kept (1 untracked file" in terminal.text()
+
+
+@pytest.mark.spec("SCALE-1", "SEC-3")
+@pytest.mark.parametrize("mode", ["accept-edits", "auto"])
+def test_nothing_leaks_into_the_main_checkout(
+    root: Path, home: Path, model_server: ModelServer, mode: str
+) -> None:
+    """By absolute path, by a link, by ``cd``, by git's options; whether a sandbox works or not."""
+    commands = (
+        f"cd {root} && echo x > a.txt",
+        f"git -C {root} checkout -q -b leaked",
+        f"git --git-dir={root}/.git --work-tree={root} reset -q --hard",
+        f"GIT_WORK_TREE={root} git checkout -f HEAD -- .",
+        f"ln -s {root} link && echo x > link/a.txt",
+    )
+    (root / "a.txt").write_text("the user's own change\n")
+    model_server.add(
+        calls(
+            Call("write_file", {"path": f"{root}/a.txt", "content": "x"}),
+            *(Call("bash", {"command": command}) for command in commands),
+            Call("write_file", {"path": "link/a.txt", "content": "x"}),
+        ),
+        "Done.",
+    )
+    done = run_agent(
+        *("run", "-w", "fix", "--permission-mode", mode, "leak"), env=agent_env(model_server),
+        cwd=root,
+    )  # fmt: skip
+    assert done.code in {0, 4}, done.stderr
+    assert git(root, "status", "--short") == " M a.txt\n"
+    assert (root / "a.txt").read_text() == "the user's own change\n"
+    assert git(root, "branch", "--show-current").strip() in {"main", "master"}

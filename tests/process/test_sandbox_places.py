@@ -67,6 +67,12 @@ def test_a_linked_working_tree_can_be_committed_in_but_its_hooks_stay(
     assert found.writable == (tmp_path / "tree", main / ".git")
     assert {main / ".git" / "hooks", main / ".git" / "config"} <= set(found.read_only)
     assert tmp_path / "tree" / ".git" in found.read_only
+    assert {main / ".git" / name for name in ("HEAD", "worktrees")} <= set(found.read_only)
+    assert found.reopened == (main / ".git" / "worktrees" / "tree",)
+    both = find_places([tmp_path / "tree", main], home, OwnPlaces())
+    assert not both.reopened and main / ".git" / "worktrees" not in both.read_only
+    alone = places(main, home=home)
+    assert main / ".git" / "worktrees" / "tree" in alone.read_only
 
 
 @pytest.mark.spec("SEC-7")
