@@ -73,7 +73,7 @@ class SessionFile:
         """
 
         def build(temporary: Path, _descriptor: int) -> T:
-            self._lock = WriterLock.acquire(self.path)
+            self._lock = WriterLock.acquire(self.path, name_of)
             if self.path.exists():
                 raise FileExistsError(errno.EEXIST, "there is such a file already", str(self.path))
             with contextlib.closing(connect_unseen(temporary)) as db:
@@ -108,7 +108,7 @@ class SessionFile:
             raise damaged(self.path, "it is empty")
         try:
             if self.writable:
-                self._lock = WriterLock.acquire(self.path)
+                self._lock = WriterLock.acquire(self.path, name_of)
                 if status.st_mode & 0o077:
                     self.path.chmod(disk.FILE_MODE)
                 if disk.log_stamp_of(self.path):
@@ -311,10 +311,18 @@ def read_with(path: Path, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -
 
 def read_names(path: Path) -> tuple[str, str]:
     """The directory and the title that a file gives which cannot be opened; else both empty."""
-    if not path.is_file():
-        return "", ""
+    return _names(path, "mode=ro&immutable=1") if path.is_file() else ("", "")
+
+
+def name_of(path: Path) -> str:
+    """What the user knows a session by that somebody else may be writing to."""
+    title = _names(path, "mode=ro")[1]
+    return f'"{title}"' if title else f"session {path.stem}"
+
+
+def _names(path: Path, options: str) -> tuple[str, str]:
     try:
-        with contextlib.closing(_connect(path, "mode=ro&immutable=1")) as db:
+        with contextlib.closing(_connect(path, options)) as db:
             cwd, title = db.execute("SELECT cwd, title FROM session").fetchone()
             return from_column(cwd), from_column(title)
     except (sqlite3.Error, TypeError, ValueError):

@@ -57,6 +57,7 @@ from agentcli.store.faults import damaged, fault
 from agentcli.store.file import (
     SessionFile,
     connect_unseen,
+    name_of,
     publish,
     read_names,
     read_with,
@@ -546,7 +547,7 @@ def _delete(path: Path) -> None:
     if not path.exists():
         raise SessionNotFound(f"no session file {path}", "see: agent sessions list")
     try:
-        lock = WriterLock.acquire(path)
+        lock = WriterLock.acquire(path, name_of)
         try:
             shutil.rmtree(runs_directory(path), ignore_errors=True)
             for name in _belongings(path):

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from agentcli.domain.errors import SessionLocked
@@ -40,8 +41,11 @@ class WriterLock:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def acquire(cls, session_path: Path) -> WriterLock:
-        """Take the lock, waiting 100 ms at most; raises ``SessionLocked`` or ``OSError``."""
+    def acquire(cls, session_path: Path, name: Callable[[Path], str]) -> WriterLock:
+        """Take the lock, waiting 100 ms at most; raises ``SessionLocked`` or ``OSError``.
+
+        ``name`` is what the user knows the session by, asked for when somebody else has it.
+        """
         path = lock_path(session_path)
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -53,7 +57,7 @@ class WriterLock:
             owner = _read_owner(descriptor)
             os.close(descriptor)
         raise SessionLocked(
-            f"session {session_path.stem} is open in another agent ({owner})",
+            f"{name(session_path)} is open in another agent ({owner})",
             "close it there, or use --fork to go on from a copy; show and export still work",
         )
 

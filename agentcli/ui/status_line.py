@@ -126,19 +126,21 @@ def _runs(status: StatusLine) -> str:
 
 
 def _parts(status: StatusLine) -> list[tuple[Rank, str]]:
-    """What there is to say, in the order in which it is shown."""
+    """What there is to say, in the order in which it is shown; nothing before the session."""
     title = clean_line(status.title)
     found = [
         (Rank.HINT, status.hint),
         (Rank.MODEL, clean_line(status.model)),
-        (Rank.LAX, f"{status.mode} mode") if status.mode != "default" else (Rank.MODE, status.mode),
+        (Rank.LAX, f"{status.mode} mode")
+        if status.mode not in {"", "default"}
+        else (Rank.MODE, status.mode),
         (Rank.MODE if status.sandbox.startswith("no ") else Rank.BACKGROUND, status.sandbox),
         (Rank.CONTEXT, _context(status)),
         (Rank.TOKENS, f"{wording.count(status.tokens)} tokens" if status.tokens else ""),
         (Rank.COST, _cost(status)),
         (Rank.RUNS, _runs(status)),
         (Rank.TITLE, fit(title, TITLE_COLUMNS)),
-        (Rank.KEYS, "? for keys"),
+        (Rank.KEYS, "? for keys" if status.mode else ""),
     ]
     return [(rank, text) for rank, text in found if text]
 

@@ -75,6 +75,7 @@ def test_a_signal_ends_the_chat_that_begins_with_a_choice(
     model_server.add("An earlier answer.")
     assert run_agent("run", "first", env=agent_env(model_server), cwd=work).code == 0
     terminal = chat("--resume", until="Resume which session?")
+    assert "? for keys" not in "\n".join(terminal.screen())
     terminal.kill(signal.SIGTERM)
     assert terminal.wait_exit() == 143
     assert terminal.restored

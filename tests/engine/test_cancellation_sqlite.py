@@ -21,6 +21,7 @@ from agentcli.domain.ports import RunStatus, ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.engine import tool_calls, turn
+from agentcli.engine.context.outgoing import Outgoing
 from agentcli.store.sqlite import SqliteStore, recover
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
 
@@ -172,6 +173,7 @@ def play(path: Path, strike: Strike, *, at_events: bool = False) -> int:
         assert repaired == ()
         world.store = store
         world.set(store=store, state=store, outputs=store)
+        world.conversation.outgoing = Outgoing(store)
         world.conversation.history = History(m.message for m in loaded.messages)
         world.conversation.provider = world.provider = PlayedProvider(says("went on"))
         summary = await world.next_turn()

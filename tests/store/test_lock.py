@@ -12,6 +12,7 @@ import pytest
 
 from agentcli.domain.errors import SessionLocked
 from agentcli.domain.session import SessionStatus
+from agentcli.store.file import name_of
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.lock import WriterLock, live_owner, lock_path
 from agentcli.store.sqlite import SqliteStore
@@ -117,7 +118,7 @@ def test_a_new_session_is_locked_from_its_first_prompt_on(tmp_path: Path) -> Non
     async def scenario() -> None:
         store = fresh(tmp_path)
         await store.record_prompt(text("hi"))
-        with pytest.raises(SessionLocked):
+        with pytest.raises(SessionLocked, match='^"hi" is open in another agent'):
             await SqliteStore.open(store.path)
         await store.aclose()
 
@@ -125,19 +126,19 @@ def test_a_new_session_is_locked_from_its_first_prompt_on(tmp_path: Path) -> Non
 
 
 def test_asking_for_the_owner_does_not_take_the_lock_away(path: Path) -> None:
-    lock = WriterLock.acquire(path)
+    lock = WriterLock.acquire(path, name_of)
     assert live_owner(path) is not None
     with pytest.raises(SessionLocked):
-        WriterLock.acquire(path)
+        WriterLock.acquire(path, name_of)
     lock.release()
     lock.release()
     assert live_owner(path) is None
-    WriterLock.acquire(path).release()
+    WriterLock.acquire(path, name_of).release()
 
 
 def test_a_link_in_place_of_the_lock_is_not_followed(path: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     lock_path(path).symlink_to(victim)
     with pytest.raises(OSError, match="symbolic links"):
-        WriterLock.acquire(path)
+        WriterLock.acquire(path, name_of)
     assert not victim.exists()

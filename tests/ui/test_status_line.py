@@ -27,6 +27,11 @@ FULL = StatusLine(
 
 
 @pytest.mark.spec("UI-6")
+def test_before_there_is_a_session_it_is_empty() -> None:
+    assert not plain(status_row(StatusLine(), 80, PLAIN).text).strip()
+
+
+@pytest.mark.spec("UI-6")
 def test_it_tells_all_there_is_and_leaves_out_the_least_first() -> None:
     assert plain(status_row(FULL, 130, PLAIN).text) == (
         "anthropic/claude-sonnet-4-5 · plan mode · 42% of 200.0k context · 312.4k tokens · $0.12"

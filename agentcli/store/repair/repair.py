@@ -18,7 +18,7 @@ from agentcli.domain.errors import SessionNotFound, SessionTooNew, StoreError
 from agentcli.domain.values import frozen
 from agentcli.store import disk, wal
 from agentcli.store.faults import fault
-from agentcli.store.file import SessionFile
+from agentcli.store.file import SessionFile, name_of
 from agentcli.store.lock import WriterLock
 from agentcli.store.repair.check import check
 from agentcli.store.repair.pages import read_tables
@@ -58,7 +58,7 @@ def repair(path: Path) -> RepairReport:
     if not path.exists():
         raise SessionNotFound(f"no session file {path}", "see: agent sessions list")
     try:
-        lock = WriterLock.acquire(path)
+        lock = WriterLock.acquire(path, name_of)
         try:
             sound = _count_if_sound(path)
             if sound is not None:
