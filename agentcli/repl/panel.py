@@ -19,6 +19,7 @@ GUARD_S = 0.5
 FLOW_S = 0.3  # letters that come faster are a word
 VIEW_S = 0.4  # a letter that acts by itself does so when no other follows
 LEAST_SUBJECT = 3  # rows of what is asked about that are seen beside long choices
+MOST_TOLD = 4  # rows of what the chosen one has no room for
 MOST_ROWS = 12  # of a list that are shown at once
 _REVERSE = "\x1b[7m"
 
@@ -414,17 +415,30 @@ class PickRow(NamedTuple):
     note: str = ""
 
 
-def _beside_notes(shown: Sequence[PickRow], here: int, size: Size, theme: Theme) -> list[Row]:
-    """Painted rows, the one that is chosen marked; notes stand below each other."""
+def _beside_notes(
+    shown: Sequence[PickRow], here: int, columns: int, theme: Theme
+) -> tuple[list[Row], list[Row]]:
+    """Painted rows, the one that is chosen marked, notes below each other; and what is cut.
+
+    The second list says in full what the chosen row has no room for; it has as many rows for each
+    choice, so that the list does not move.
+    """
     widths = [columns_of(row.text) for row in shown]
     most = max((width for row, width in zip(shown, widths, strict=True) if row.note), default=0)
-    rows = []
+    rows: list[Row] = []
+    told: list[Row] = []
+    longest = 0
     for at, (row, width) in enumerate(zip(shown, widths, strict=True)):
-        gap = " " * max(2, min(most, size.columns // 2) - width + 2)
+        gap = " " * max(2, min(most, columns // 2) - width + 2)
         aside = gap + theme.paint(row.note, DIM) if row.note else ""
         text = highlighted(row.text, theme) if at == here else row.text
-        rows.append(fit_row(f"{'>' if at == here else ' '} {text}{aside}", size.columns))
-    return rows
+        rows.append(fit_row(f"{'>' if at == here else ' '} {text}{aside}", columns))
+        if 2 + width + (len(gap) + columns_of(row.note) if row.note else 0) > columns:
+            whole = row.note if row.note and width + 2 < columns else f"{row.text}  {row.note}"
+            lines = wrapped(f"  {theme.paint(whole.strip(), DIM)}", columns, 2)[:MOST_TOLD]
+            longest = max(longest, len(lines))
+            told = lines if at == here else told
+    return rows, told + [Row("")] * (longest - len(told))
 
 
 class Picker:
@@ -570,30 +584,47 @@ class Picker:
         listed = [self._shown_as(at) for at in found]
         if self._free and self._query.strip():
             listed.append(PickRow(f"{self._free}: {self._query.strip()}"))
-        self._most = max(1, min(size.lines - own - len(subject), MOST_ROWS))
-        first = max(0, min(self._cursor - self._most // 2, len(listed) - self._most))
-        shown = _beside_notes(listed[first : first + self._most], self._cursor - first, size, theme)
+        room = size.lines - own - len(subject)
+        self._most = max(1, min(room, MOST_ROWS))
+        first, shown, told = self._around_cursor(listed, columns, theme)
+        if told and room > 2 * len(told):
+            self._most = min(self._most, room - len(told))
+            first, shown, told = self._around_cursor(listed, columns, theme)
+        told = told[: max(0, room - len(shown))]
         rows = [*subject, fit_row(head, columns)] if own else []
         cursor = max(0, len(rows) + self._cursor - first) if shown else max(0, len(rows) - 1)
-        rows += shown
+        rows += [*shown, *told]
         if own > 1:
-            hint = self._hint(len(listed), len(shown), now)
+            hint = self._hint(len(listed), len(shown), now, columns)
             rows.append(fit_row(theme.paint(hint, DIM), columns))
         return PanelRows(rows[: max(1, size.lines)], min(cursor, max(0, size.lines - 1)))
+
+    def _around_cursor(
+        self, listed: Sequence[PickRow], columns: int, theme: Theme
+    ) -> tuple[int, list[Row], list[Row]]:
+        """The index of the first row shown, those that are shown, what the chosen one is cut of."""
+        first = max(0, min(self._cursor - self._most // 2, len(listed) - self._most))
+        shown = listed[first : first + self._most]
+        return first, *_beside_notes(shown, self._cursor - first, columns, theme)
 
     def _shown_as(self, at: int) -> PickRow:
         row = self._rows[at]
         return row._replace(text=f"{at + 1} {row.text}") if self._free else row
 
-    def _hint(self, total: int, shown: int, now: float) -> str:
+    def _hint(self, total: int, shown: int, now: float, columns: int) -> str:
+        """What keys do; what every list has goes first where there is little room."""
         if now < self._armed_at:
             return ""
         if not total:
             return "nothing fits; Backspace takes letters back · Esc leaves"
-        more = f"{total - shown} more · " if total > shown else ""
+        more = [f"{total - shown} more"] if total > shown else []
+        parts = [*more, "↑↓ choose", "Enter", "type to search", "Esc leaves"]
         if self._free:
-            return f"{more}↑↓ or a number · Enter answers · type another answer · Esc stops"
-        return f"{more}↑↓ choose · Enter · type to search · Esc leaves"
+            parts = [*more, "↑↓ or a number", "Enter answers", "type another answer", "Esc stops"]
+        for least in (-3, -3, 0):
+            if columns_of(" · ".join(parts)) > columns:
+                del parts[least]
+        return " · ".join(parts)
 
     def lines(self, theme: Theme) -> list[str]:
         """Numbered rows, for a terminal that cannot redraw."""

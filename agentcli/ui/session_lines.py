@@ -218,6 +218,8 @@ def picker_rows(view: PickerView, columns: int, lines: int) -> list[PickerRow]:
     if not view.listed:
         rows.append(("", fit("  No session matches.", room)))
     hint = f"{view.total} found. Type to search, arrows to move, Enter opens, Esc leaves."
+    if columns_of(hint) > room:
+        hint = f"{view.total} found. Type to search, Esc leaves."
     hint += view.progress
     below = lines - len(rows) - 1
     if view.listed and below > 2:  # noqa: PLR2004 - an empty row and one that says something

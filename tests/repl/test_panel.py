@@ -258,3 +258,27 @@ def test_notes_of_a_list_stand_below_each_other_and_near_its_words() -> None:
     picker = Picker("?", [PickRow("one", "free"), PickRow(long, "$2")])
     rows = picker.rows(Size(40, 10), PLAIN, 0.0, mode=PanelMode()).rows
     assert rows[1].text == "> one" + " " * 19 + "free"
+
+
+@pytest.mark.spec("UI-1", "UI-11")
+def test_a_note_that_is_cut_is_told_whole_for_the_chosen_row_and_the_list_does_not_move() -> None:
+    note = "reading in the workspace is free, all else asks"
+    picker = Picker("?", [PickRow("default", note), PickRow("plan", "short"), PickRow("yolo", note)])
+
+    def shown() -> list[str]:
+        return [row.text for row in picker.rows(Size(40, 12), PLAIN, 0.0, mode=PanelMode()).rows]
+
+    first = shown()
+    assert first[1].endswith("…") and " ".join(" ".join(first[4:6]).split()) == note
+    assert first[-1] == "↑↓ choose · type to search · Esc leaves"
+    typed(picker, ["<down>"])
+    second = shown()
+    assert len(second) == len(first) and second[4:6] == ["", ""]
+    wide = picker.rows(Size(80, 12), PLAIN, 0.0, mode=PanelMode()).rows
+    assert len(wide) == 5
+    picker = Picker("?", [PickRow(f"row {n}", note) for n in range(50)])
+    for lines in range(1, 14):
+        rows, cursor = picker.rows(Size(40, lines), PLAIN, 0.0, mode=PanelMode())
+        assert len(rows) <= lines and (lines < 3 or rows[cursor].text.startswith("> row 0"))
+    picker = Picker("?", [PickRow("a long answer " * 4 + "with its end")], free="say")
+    assert "with its end" in " ".join(shown())

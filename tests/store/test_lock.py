@@ -118,7 +118,7 @@ def test_a_new_session_is_locked_from_its_first_prompt_on(tmp_path: Path) -> Non
     async def scenario() -> None:
         store = fresh(tmp_path)
         await store.record_prompt(text("hi"))
-        with pytest.raises(SessionLocked, match='^"hi" is open in another agent'):
+        with pytest.raises(SessionLocked, match=r'^"hi" is open in another agent'):
             await SqliteStore.open(store.path)
         await store.aclose()
 
