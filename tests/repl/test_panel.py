@@ -263,7 +263,9 @@ def test_notes_of_a_list_stand_below_each_other_and_near_its_words() -> None:
 @pytest.mark.spec("UI-1", "UI-11")
 def test_a_note_that_is_cut_is_told_whole_for_the_chosen_row_and_the_list_does_not_move() -> None:
     note = "reading in the workspace is free, all else asks"
-    picker = Picker("?", [PickRow("default", note), PickRow("plan", "short"), PickRow("yolo", note)])
+    picker = Picker(
+        "?", [PickRow("default", note), PickRow("plan", "short"), PickRow("yolo", note)]
+    )
 
     def shown() -> list[str]:
         return [row.text for row in picker.rows(Size(40, 12), PLAIN, 0.0, mode=PanelMode()).rows]
