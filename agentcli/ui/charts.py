@@ -71,13 +71,15 @@ _LONGEST_NAME = 300
 class BarRow:
     """A row of a table: its name, a smaller line below it, its bar, what the other columns say.
 
-    ``parts`` make up the bar, in any unit; none where its length is not known.
+    ``parts`` make up the bar, in any unit; none where its length is not known. ``link`` is a page
+    about it, beside this one.
     """
 
     name: str
     parts: tuple[float, ...]
     cells: tuple[str, ...]
     below: str = ""
+    link: str = ""
 
 
 @frozen
@@ -150,7 +152,7 @@ def bar_table(
     for row in rows:
         cells = "".join(f"<td>{_shown(cell)}</td>" for cell in row.cells)
         bar = f'<td class="bar" aria-hidden="true">{_bar(row.parts, longest)}</td>'
-        lines.append(f"<tr>{_row_name(row.name, row.below)}{bar}{cells}</tr>")
+        lines.append(f"<tr>{_row_name(row.name, row.below, row.link)}{bar}{cells}</tr>")
     lines.append("</tbody></table></div>")
     return "\n".join([*lines, *_more(more)])
 
@@ -227,8 +229,11 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
 
 
-def _row_name(name: str, below: str = "") -> str:
-    return f'<th scope="row">{_shown(_cut(name))}{_small(_cut(below))}</th>'
+def _row_name(name: str, below: str = "", link: str = "") -> str:
+    shown = _shown(_cut(name))
+    if link:
+        shown = f'<a href="{_shown(link)}">{shown}</a>'
+    return f'<th scope="row">{shown}{_small(_cut(below))}</th>'
 
 
 def _table_head(caption: str, titles: str) -> list[str]:

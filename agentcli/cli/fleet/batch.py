@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,10 +23,10 @@ from agentcli.cli.options import (
     take_over,
 )
 from agentcli.domain.cancel import CancelReason
-from agentcli.domain.errors import UsageError
+from agentcli.domain.errors import AgentError, UsageError
 from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, BatchView
 from agentcli.fleet.engine import LocalEngine
-from agentcli.fleet.results import REPORT, RESULTS, BatchState, Journal, TaskStanding
+from agentcli.fleet.results import REPORT, RESULTS, BatchState, Journal, TaskStanding, write_whole
 from agentcli.fleet.tasks import BatchTask, TasksFile, check_template, read_tasks
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
@@ -132,6 +132,7 @@ def batch(options: BatchOptions) -> int:
     journal = Journal.open(directory)
     try:
         end, code = asyncio.run(_run(plan, journal, quiet=options.quiet))
+        _write_report(plan, journal)
         _tell(end, directory, as_json=options.format == "json")
     finally:
         journal.close()
@@ -317,6 +318,34 @@ def _counts(states: Sequence[BatchState] | Any) -> dict[str, int]:
     return found
 
 
+def _write_report(plan: BatchPlan, journal: Journal) -> None:
+    """``report.html``, and a page for the session of each task at its top."""
+    from agentcli.cli.listing import session_files
+    from agentcli.cli.redacting import exported, know_secrets
+    from agentcli.cli.switching.exports import exported_text
+    from agentcli.fleet.report import MOST_PAGES, SESSIONS, report, report_rows
+
+    know_secrets()
+    rows = report_rows(
+        journal.rows([task.id for task in plan.tasks]),
+        {task.id: task.prompt for task in plan.tasks},
+    )
+    files, folder = session_files(), journal.directory / SESSIONS
+    pages: set[str] = set()
+    for row in rows[:MOST_PAGES]:
+        if not row.session_id or not files.path_of(row.session_id).exists():
+            continue
+        path = folder / f"{row.session_id}.html"
+        with suppress(AgentError):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            page = exported_text(files, row.session_id, "html")
+            write_whole(path, iter([page.encode("utf-8", "replace")]))
+            pages.add(row.session_id)
+    name = clean_line(journal.directory.name)
+    text: str = exported(report(name, rows, frozenset(pages)))
+    write_whole(journal.directory / REPORT, iter([text.encode("utf-8", "replace")]))
+
+
 def _tell(end: BatchEnd, directory: Path, *, as_json: bool) -> None:
     """What came of it, on stdout."""
     counts = {str(state): count for state in BatchState if (count := end.states.get(state, 0))}
@@ -338,7 +367,7 @@ def _tell(end: BatchEnd, directory: Path, *, as_json: bool) -> None:
     skipped = f", {end.skipped} of them before" if end.skipped else ""
     total = wording.plural(sum(counts.values()), "task")
     write_out(f"{total}: {words}{skipped}; cost {wording.cost(end.spent_usd)}\n")
-    write_out(f"{directory / RESULTS}\n")
+    write_out(f"{directory / RESULTS}\n{directory / REPORT}\n")
     if end.reason == "budget":
         write_error_line("the budget is spent - start again with a larger --max-budget-usd")
     elif end.reason:

@@ -45,7 +45,7 @@ def show(options: SessionShowOptions) -> int:
     """One session to read."""
     export_format = "json" if options.as_json else "md"
     files = session_files()
-    text = _exported(files, wait(files.resolve(options.id)), export_format)
+    text = exported_text(files, wait(files.resolve(options.id)), export_format)
     _print_exported(text, export_format)
     return 0
 
@@ -56,7 +56,7 @@ def export_(options: ExportOptions) -> int:
 
     choice("--format", options.format, EXPORT_FORMATS)
     files = session_files()
-    text = _exported(files, wait(files.resolve(options.id)), options.format)
+    text = exported_text(files, wait(files.resolve(options.id)), options.format)
     if options.output is None or options.output == "-":
         _print_exported(text, options.format)
         return 0
@@ -64,7 +64,8 @@ def export_(options: ExportOptions) -> int:
     return 0
 
 
-def _exported(files: SessionFiles, session_id: str, export_format: str) -> str:
+def exported_text(files: SessionFiles, session_id: str, export_format: str) -> str:
+    """The session in one of ``EXPORT_FORMATS``, without keys."""
     from agentcli.cli.redacting import exported, know_secrets
     from agentcli.domain.accounts import call_costs
     from agentcli.store.files import ledger_of, read_session
