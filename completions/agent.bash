@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--cwd-field|--days|--debug|--deny-tool|--effort|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input-format|--jobs|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--prompt|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-j|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--cwd-field|--days|--debug|--deny-tool|--effort|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input-format|--jobs|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--pause-usd|--permission-mode|--permission-prompt-tool|--plugin|--prompt|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-j|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -120,6 +120,7 @@ _agentcli_complete() {
     'run --json-schema'|'run --output-schema') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'run --max-turns') COMPREPLY=(); return ;;
     'run --max-budget-usd') COMPREPLY=(); return ;;
+    'run --pause-usd') COMPREPLY=(); return ;;
     'run --timeout') COMPREPLY=(); return ;;
     'run --record') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'run --replay') COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -264,7 +265,7 @@ _agentcli_complete() {
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='run resume acp sessions replay worktrees tasks models config mcp plugin permissions auth batch map stats review doctor help completions' ;;
     'run')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --session-id --json-schema --output-schema --max-turns --max-budget-usd --timeout --record --replay --quiet --raw --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --session-id --json-schema --output-schema --max-turns --max-budget-usd --pause-usd --timeout --record --replay --quiet --raw --help -h'
       commands='' ;;
     'resume')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'

@@ -261,6 +261,7 @@ async def _build(
         max_output_tokens=settings.max_output_tokens,
         max_steps=settings.max_steps if options.max_steps is None else options.max_steps,
         max_budget_usd=options.max_budget_usd,
+        pause_usd=options.pause_usd,
         answer_check=answer_check,
         max_answers_without_tools=settings.max_answers_without_tools,
         gates=seams.gates,

@@ -40,6 +40,7 @@ class SessionOptions:
     no_session: bool = False
     max_steps: int | None = None
     max_budget_usd: float | None = None
+    pause_usd: float | None = None
     resume: str | None = None
     begins_missing: bool = False
     continue_latest: bool = False

@@ -366,6 +366,10 @@ class RunOptions(SharedOptions):
     max_budget_usd: Annotated[
         str | None, Option("--max-budget-usd", "Stop before costing more than X USD.", "X")
     ] = None
+    pause_usd: Annotated[
+        str | None,
+        Option("--pause-usd", "Stop before costing more than X USD, to go on later.", "X"),
+    ] = None
     timeout: Annotated[
         str | None, Option("--timeout", "Stop after this many seconds.", "SECONDS")
     ] = None
@@ -413,6 +417,7 @@ class RunOptions(SharedOptions):
                 )
         number("--max-turns", self.max_turns, int)
         number("--max-budget-usd", self.max_budget_usd, float)
+        number("--pause-usd", self.pause_usd, float)
         number("--timeout", self.timeout, float)
         super().check()
         if self.session_id is not None:

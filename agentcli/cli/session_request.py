@@ -131,6 +131,7 @@ def session_options(
         no_session=options.no_session,
         max_steps=number("--max-turns", limits.max_turns, int),
         max_budget_usd=number("--max-budget-usd", limits.max_budget_usd, float),
+        pause_usd=number("--pause-usd", limits.pause_usd, float),
         resume=limits.session_id or options.session or options.resume or None,
         begins_missing=limits.session_id is not None,
         continue_latest=options.continue_,

@@ -37,7 +37,8 @@ class TurnLimits:
     """``0`` steps and ``None`` are no limit. ``deadline`` is a time of ``time.monotonic``.
 
     It is put off by the time that an answer took which nothing else waited for (BG-9).
-    ``outside_usd`` is what others have spent of the same budget by now.
+    ``outside_usd`` is what others have spent of the same budget by now. At ``pause_usd`` the turn
+    stops like at a budget, but the model is not told before: another run is to go on.
     """
 
     max_steps: int = 0
@@ -45,6 +46,7 @@ class TurnLimits:
     deadline: float | None = None
     began: float = 0.0
     outside_usd: Callable[[], float | None] | None = None
+    pause_usd: float | None = None
 
 
 @mutable
@@ -95,14 +97,15 @@ def reached(limits: TurnLimits, spent: Spending, model: ModelInfo) -> tuple[str,
         return "steps", f"the limit of {limits.max_steps} steps was reached"
     if limits.deadline is not None and time.monotonic() >= limits.deadline:
         return "time", f"the time limit of {limits.deadline - limits.began:g} s was reached"
-    budget, cost = limits.max_budget_usd, _cost(limits, spent)
-    if budget is None or cost is None:
+    if (cost := _cost(limits, spent)) is None:
         return None
-    if cost >= budget:
-        return "budget", f"the budget of {budget:g} USD is spent ({cost:.4f})"
-    if cost + (coming := _coming(model, spent.last)) > budget:
-        reason = f"the budget of {budget:g} USD would be passed: {cost:.4f} is spent and the next"
-        return "budget", f"{reason} request costs {coming:.4f} before its answer"
+    coming = _coming(model, spent.last)
+    for name, budget in (("budget", limits.max_budget_usd), ("pause", limits.pause_usd)):
+        if budget is not None and cost >= budget:
+            return name, f"the budget of {budget:g} USD is spent ({cost:.4f})"
+        if budget is not None and cost + coming > budget:
+            reason = f"the budget of {budget:g} USD would be passed: {cost:.4f} is spent and the"
+            return name, f"{reason} next request costs {coming:.4f} before its answer"
     return None
 
 

@@ -95,8 +95,9 @@ class SessionParts:
     ``long_wait`` ask the user; without ``long_wait`` a rate limit beyond the cap is an error.
     ``fallbacks`` are models (``provider/model``) that ``choose`` can bring in when the present
     one stays overloaded; ``small_model`` writes summaries and explores (EXT-7).
-    ``max_budget_usd`` bounds one turn (COST-2); ``outside_usd`` is what
-    others have spent of it. ``answer_check`` makes the check of one turn's answers (CTRL-5); with
+    ``max_budget_usd`` bounds one turn (COST-2); ``outside_usd`` is what others have spent of it,
+    ``pause_usd`` where it stops to go on later.
+    ``answer_check`` makes the check of one turn's answers (CTRL-5); with
     ``max_answers_without_tools`` a turn must use tools: so many answers in a row without a call
     are met with a reminder, one more ends the turn with an error (CTRL-6). ``attach`` adds the
     files that a typed text names. ``sandbox`` limits what commands can do (SEC-7); ``background``
@@ -136,6 +137,7 @@ class SessionParts:
     max_steps: int = 200
     max_budget_usd: float | None = None
     outside_usd: Callable[[], float | None] | None = None
+    pause_usd: float | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     answer_check: Callable[[], AnswerCheck] | None = None
     max_answers_without_tools: int | None = None

@@ -95,7 +95,12 @@ class Turn:
         self._listener = emit
         self._started_at = time.monotonic()
         self._limits = conversation.limits = TurnLimits(
-            parts.max_steps, parts.max_budget_usd, deadline, self._started_at, parts.outside_usd
+            parts.max_steps,
+            parts.max_budget_usd,
+            deadline,
+            self._started_at,
+            parts.outside_usd,
+            parts.pause_usd,
         )
         self._spent = conversation.spent = Spending()
         self._requests = Requests(conversation, token, self._emit)

@@ -17,7 +17,7 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from agentcli.app.earlier_end import spent_in
-from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError
 from agentcli.domain.values import frozen, mutable
 from agentcli.fleet.engine import Engine, TaskCall, TaskResult
@@ -50,7 +50,6 @@ class BatchPlan:
     permission_mode: str | None = None
     is_fearless: bool = False
     timeout_s: float | None = None
-    max_budget_usd: float | None = None
     attempts: int = 5
     retry_failed: bool = False
     default_model: str = ""
@@ -79,8 +78,8 @@ class BatchEnd:
 class BatchView(Protocol):
     """Somebody who is told what happens."""
 
-    def begins(self, skipped: int) -> None:
-        """So many tasks have ended in earlier starts."""
+    def begins(self, known: Mapping[str, TaskStanding]) -> None:
+        """How the tasks of earlier starts stand, by their ids."""
 
     def started(self, task: BatchTask, known: TaskStanding) -> None:
         """A run of the task begins."""
@@ -132,14 +131,16 @@ class _Queues:
 class Batch:
     """One start of a batch. ``drain`` and ``stop`` may be called from a signal's handler."""
 
-    def __init__(self, plan: BatchPlan, journal: Journal, engine: Engine, view: BatchView) -> None:
+    def __init__(
+        self, plan: BatchPlan, journal: Journal, engine: Engine, view: BatchView, purse: Purse
+    ) -> None:
         self._plan = plan
         self._journal = journal
         self._engine = engine
         self._view = view
         self._lines = _Queues()
         self._buckets: dict[str, Bucket] = {}
-        self._purse = Purse(plan.max_budget_usd)
+        self._purse = purse
         self._token = CancelToken()
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -157,10 +158,10 @@ class Batch:
         self._draining = True
         self._news.set()
 
-    def stop(self, reason: CancelReason = CancelReason.USER, *, force: bool = False) -> None:
+    def stop(self, *, force: bool = False) -> None:
         """End what runs as Ctrl-C would, or at once with ``force``; it can go on later."""
         self.drain()
-        self._token.cancel(reason, force=force)
+        self._token.cancel(force=force)
 
     # --- from start to end ---------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ class Batch:
         for item in fresh:
             self._lines.add(item, first=False)
         self._purse.spent_usd = sum(each.cost_usd or 0.0 for each in known.values())
-        self._view.begins(self._skipped)
+        self._view.begins(known)
         self._tell_of_changes(own)
 
     def _tell_of_changes(self, own: set[str]) -> None:
@@ -300,11 +301,13 @@ class Batch:
         if mode := task.permission_mode or plan.permission_mode:
             fearless = plan.is_fearless and task.permission_mode is None
             options += ["--yolo", "--yolo"] if fearless else ["--permission-mode", mode]
-        limits = [] if share is None else [share.stop_usd]
+        limits = [] if share is None else [share.rest_usd]
         if task.max_budget_usd is not None:
             limits.append(max(0.0, task.max_budget_usd - (known.cost_usd or 0.0)))
         if limits:
             options += ["--max-budget-usd", f"{min(limits):.6f}"]
+        if share is not None and share.pause_usd is not None:
+            options += ["--pause-usd", f"{share.pause_usd:.6f}"]
         timeout_s = task.timeout_s or plan.timeout_s
         return TaskCall(known.session_id, task.prompt, task.cwd, tuple(options), timeout_s)
 
@@ -324,7 +327,7 @@ class Batch:
         return max(0.0, known.cost_usd - (before or 0.0)), result.end.get("num_turns") or 1
 
     def _warn_of_price(self) -> None:
-        if self._plan.max_budget_usd is not None and not self._warned_of_price:
+        if self._purse.budget_usd is not None and not self._warned_of_price:
             self._warned_of_price = True
             self._view.says("the price of a model is unknown: --max-budget-usd cannot hold for it")
 
@@ -332,19 +335,20 @@ class Batch:
         self, item: _Queued, result: TaskResult, bucket: Bucket, share: Share | None
     ) -> _Verdict:
         """What a run amounts to, and what its provider has said of itself."""
-        code, end = result.exit_code, result.end
-        was_killed = not end or code is None or code in _STOPPED
+        code, reason = result.exit_code, result.end.get("terminal_reason")
+        was_killed = not result.end or code is None or code in _STOPPED
         if was_killed and self._token.cancelled:
             return _Verdict(BatchState.INTERRUPTED)
-        if end.get("terminal_reason") == "session_locked" and item.locked < MOST_LOCKED:
-            item.locked += 1
-            return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=LOCKED_S)
-        if end.get("terminal_reason") == "max_budget_usd" and self._is_of_share(item, share):
-            return _Verdict(BatchState.INTERRUPTED, again=share is not None and not share.is_all)
+        if reason == "max_budget_usd" and self._is_of_all(item, share):
+            return _Verdict(BatchState.INTERRUPTED)
+        if reason == "paused" or (reason == "session_locked" and item.locked < MOST_LOCKED):
+            item.locked += reason != "paused"
+            wait_s = 0.0 if reason == "paused" else LOCKED_S
+            return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)
         item.tries += 1
         wait_s = 0.0
         if code == _TEMPORARY:
-            pause_s = bucket.refused(time.monotonic(), end.get("retry_after_s"))
+            pause_s = bucket.refused(time.monotonic(), result.end.get("retry_after_s"))
             who = item.provider or "the provider"
             self._view.says(f"{who} asks for a pause: its tasks wait {pause_s:.0f} s")
         elif was_killed:
@@ -356,13 +360,11 @@ class Batch:
             return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)
         return _Verdict(BatchState.FAILED)
 
-    def _is_of_share(self, item: _Queued, share: Share | None) -> bool:
-        """Whether the budget that a run has reached was its share, not its own."""
+    def _is_of_all(self, item: _Queued, share: Share | None) -> bool:
+        """Whether the budget that a run has reached was that of all tasks, not its own."""
         own = item.task.max_budget_usd
-        if share is None:
-            return False
         cost = self._journal.tasks[item.task.id].cost_usd or 0.0
-        return own is None or cost < own
+        return share is not None and (own is None or cost < own)
 
     async def _settle(
         self, item: _Queued, known: TaskStanding, result: TaskResult, verdict: _Verdict

@@ -63,14 +63,15 @@ class Bucket:
 
 @mutable
 class Share:
-    """What a task may spend: ``held_usd`` is kept for it, it stops before ``stop_usd``.
+    """What a task may spend: ``held_usd`` is kept for it, it pauses before ``pause_usd``.
 
-    ``is_all``: nothing is left for another.
+    ``pause_usd`` is ``None`` where nothing is left for another. ``rest_usd`` is all that no other
+    task holds.
     """
 
     held_usd: float
-    stop_usd: float
-    is_all: bool
+    pause_usd: float | None
+    rest_usd: float
 
 
 class Purse:
@@ -98,9 +99,9 @@ class Purse:
         least = 2 * (DEAREST_USD if dearest is None else dearest)
         share = max(left / max(1, places), least)
         if left >= least:
-            found = Share(share, share - least / 2, is_all=False)
+            found = Share(share, share - least / 2, left)
         elif not self._held and left > 0:
-            found = Share(left, left, is_all=True)
+            found = Share(left, None, left)
         else:
             return None
         self._held[task_id] = found.held_usd

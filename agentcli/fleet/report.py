@@ -1,21 +1,41 @@
-"""A batch as one page: how its tasks ended, what they cost, how long they took (SCALE-2).
+"""What a user sees of a batch: while it runs, at its end, and as a page (SCALE-2).
 
-Laws: the page needs no network; texts of tasks are shown as texts; it lists what did not go well
-first, and says how much it leaves out.
+Laws: on a terminal that can redraw there is a table, elsewhere a line for each task that ends,
+without control sequences. The page needs no network, shows texts of tasks as texts, lists what did
+not go well first, and says how much it leaves out.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from agentcli.domain.values import frozen
-from agentcli.fleet.results import BatchState
+from agentcli.fleet.batch import BatchEnd, BatchPlan, BatchView
+from agentcli.fleet.results import (
+    REPORT,
+    RESULTS,
+    BatchState,
+    Journal,
+    TaskStanding,
+    write_whole,
+)
+from agentcli.fleet.tasks import BatchTask
 from agentcli.ui import charts, wording
 from agentcli.ui.charts import BarRow, Point
+from agentcli.ui.sanitize import clean_line, safe_json
 
+if TYPE_CHECKING:
+    from agentcli.ui.batch_table import LiveTable
+
+_TICK_S = 0.5
+_TEXT_CHARS = 100
 MOST_ROWS = 500
 MOST_PAGES = 200
 SESSIONS = "sessions"
@@ -24,6 +44,115 @@ _RESULT_CHARS = 300
 _PROMPT_CHARS = 100
 _BOUNDS_S = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1200, 3600)
 _ORDER = {state: at for at, state in enumerate((*list(BatchState)[1:], BatchState.DONE))}
+
+
+# --- while it runs, and at its end ---
+
+
+class BatchProgress(BatchView):
+    """Says what happens by ``write``, a line each, or in a table of its own."""
+
+    def __init__(self, plan: BatchPlan, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._total = len(plan.tasks)
+        self._states = {task.id: BatchState.PENDING for task in plan.tasks}
+        self._costs: dict[str, float | None] = {}
+        self._ended = 0
+        self._table: LiveTable | None = None
+
+    def drawn_on(self, stream: TextIO, env: Mapping[str, str]) -> AbstractContextManager[object]:
+        """Show a table on ``stream`` within the block, if it is a terminal that can redraw."""
+        if not stream.isatty() or env.get("TERM", "dumb") in {"dumb", "unknown"}:
+            return nullcontext()
+        from agentcli.ui.batch_table import LiveTable
+
+        self._table = LiveTable(stream, self._total, env)
+        return self._table
+
+    def begins(self, known: Mapping[str, TaskStanding]) -> None:
+        """See ``BatchView``."""
+        for name in self._states.keys() & known.keys():
+            self._states[name] = known[name].state
+            self._costs[name] = known[name].cost_usd
+        self._ended = sum(state.has_ended for state in self._states.values())
+        if self._ended:
+            self.says(f"{wording.plural(self._ended, 'task')} of {self._total} ended before")
+
+    def started(self, task: BatchTask, known: TaskStanding) -> None:
+        """See ``BatchView``."""
+        self._note(task, known)
+        if self._table is not None:
+            self._table.started(task.id, task.prompt[:_TEXT_CHARS])
+
+    def ended(self, task: BatchTask, known: TaskStanding, result: str) -> None:
+        """See ``BatchView``."""
+        self._note(task, known)
+        self._ended += known.state.has_ended
+        if self._table is not None:
+            self._table.ended(task.id, str(known.state), known.cost_usd)
+            return
+        place = f"{self._ended}/{self._total}" if known.state.has_ended else "not yet"
+        cost, took = wording.cost(known.cost_usd), wording.duration(known.duration_ms / 1000)
+        line = f"{place} {known.state}: {clean_line(task.id)} ({took}, {cost})"
+        is_fault = known.state.has_ended and known.state is not BatchState.DONE
+        self._write(f"{line}: {clean_line(result)[:_RESULT_CHARS]}" if is_fault else line)
+
+    def says(self, text: str) -> None:
+        """See ``BatchView``."""
+        (self._write if self._table is None else self._table.says)(clean_line(text))
+
+    def _note(self, task: BatchTask, known: TaskStanding) -> None:
+        self._states[task.id] = known.state
+        self._costs[task.id] = known.cost_usd
+
+    async def tick(self) -> None:
+        """Draw the table from time to time."""
+        while self._table is not None:
+            self._table.counts = _counts(self._states.values())
+            self._table.spent_usd = sum(cost or 0.0 for cost in self._costs.values())
+            self._table.refresh()
+            await asyncio.sleep(_TICK_S)
+
+
+def _counts(states: Iterable[BatchState]) -> dict[str, int]:
+    found = dict.fromkeys(map(str, BatchState), 0)
+    for state in states:
+        found[str(state)] += 1
+    return {state: count for state, count in found.items() if count}
+
+
+def summary(end: BatchEnd, directory: Path, *, as_json: bool) -> str:
+    """How it ended, for stdout."""
+    counts = {str(state): count for state in BatchState if (count := end.states.get(state, 0))}
+    if as_json:
+        value = {
+            "type": "batch",
+            "tasks": sum(counts.values()),
+            "states": counts,
+            "skipped": end.skipped,
+            "spent_usd": round(end.spent_usd, 6),
+            "stopped_by": end.reason or None,
+            "results": str(directory / RESULTS),
+            "report": str(directory / REPORT),
+        }
+        return safe_json(json.dumps(value, ensure_ascii=False)) + "\n"
+    words = ", ".join(f"{count} {state}" for state, count in counts.items())
+    skipped = f", {end.skipped} of them before" if end.skipped else ""
+    total = wording.plural(sum(counts.values()), "task")
+    files = "".join(f"{clean_line(str(directory / name))}\n" for name in (RESULTS, REPORT))
+    return f"{total}: {words}{skipped}; cost {wording.cost(end.spent_usd)}\n{files}"
+
+
+def advice(end: BatchEnd) -> str:
+    """What to do next; empty when all is done."""
+    if end.reason == "budget":
+        return "the budget is spent - start again with a larger --max-budget-usd"
+    if end.reason:
+        return "start again with the same TASKS and -o to go on"
+    return "" if end.is_complete else "run what has failed again with --retry-failed"
+
+
+# --- the page ---
 
 
 @frozen
@@ -58,6 +187,35 @@ def report_rows(
         for row in rows
     ]
     return sorted(found, key=lambda row: (_ORDER[row.state], -(row.cost_usd or 0.0)))
+
+
+def write_report(
+    journal: Journal,
+    tasks: Sequence[BatchTask],
+    page_of: Callable[[str], str | None],
+    redact: Callable[[str], str],
+) -> None:
+    """Write ``report.html``, and a page for the session of each task at its top.
+
+    ``page_of`` gives the page of a session, ``None`` where there is none here; ``redact`` takes
+    keys out of a text. Raises ``PersistenceError``.
+    """
+    prompts = {task.id: task.prompt for task in tasks}
+    rows = report_rows(journal.rows([task.id for task in tasks]), prompts)
+    folder = journal.directory / SESSIONS
+    pages: set[str] = set()
+    for row in rows[:MOST_PAGES]:
+        if row.session_id and (page := page_of(row.session_id)) is not None:
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            write_whole(folder / f"{row.session_id}.html", iter([_bytes(page)]))
+            pages.add(row.session_id)
+    text = redact(report(journal.directory.name, rows, frozenset(pages)))
+    write_whole(journal.directory / REPORT, iter([_bytes(text)]))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def report(name: str, rows: Sequence[ReportRow], pages: frozenset[str]) -> str:

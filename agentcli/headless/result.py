@@ -188,6 +188,11 @@ _LIMITS = {
         "max_budget_usd",
         "stopped at the budget - give --max-budget-usd more, or go on with --continue",
     ),
+    "pause": (
+        Subtype.MAX_BUDGET,
+        "paused",
+        "paused at --pause-usd - run it again with the same --session-id, or with --continue",
+    ),
     "time": (
         Subtype.TIMEOUT,
         "timeout",

@@ -57,7 +57,7 @@ def test_all_tasks_together_pass_the_budget_by_one_request_at_most(
             break
         name = world.choice(list(running))
         share, cost, count = running[name]
-        if cost < share.stop_usd and (world.random() < 0.7 or not count):
+        if cost < (share.pause_usd or share.rest_usd) and (world.random() < 0.7 or not count):
             running[name] = (share, cost + request, count + 1)
             spent += request
         else:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,25 +21,21 @@ from agentcli.cli.options import (
     number,
     take_over,
 )
-from agentcli.domain.cancel import CancelReason
-from agentcli.domain.errors import AgentError, UsageError
-from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, BatchView
+from agentcli.cli.redacting import exported
+from agentcli.cli.switching.exports import session_page
+from agentcli.domain.errors import UsageError
+from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan
 from agentcli.fleet.engine import LocalEngine
-from agentcli.fleet.results import REPORT, RESULTS, BatchState, Journal, TaskStanding, write_whole
-from agentcli.fleet.tasks import BatchTask, TasksFile, check_template, read_tasks
+from agentcli.fleet.limits import Purse
+from agentcli.fleet.report import BatchProgress, advice, summary, write_report
+from agentcli.fleet.results import Journal
+from agentcli.fleet.tasks import TasksFile, check_template, read_tasks
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
-from agentcli.ui import wording
-from agentcli.ui.sanitize import clean_line, safe_json
-
-if TYPE_CHECKING:
-    from agentcli.ui.batch_table import LiveTable
 
 FORMATS = ("text", "json")
 DEFAULT_JOBS = 4
 MOST_JOBS = 1000
-_TICK_S = 0.5
-_TEXT_CHARS = 100
 # options of one shot that every task gets as they are; and those that a row may overrule
 _PASSED_ON = (
     "fallback_model", "allow_tool", "deny_tool", "trust", "tools", "effort", "system_prompt",
@@ -51,9 +46,9 @@ _OWN = (
     "max_budget_usd", "quiet",
 )  # fmt: skip
 _SIGNALS = {
-    signal.SIGINT: (CancelReason.USER, ExitCode.SIGINT),
-    signal.SIGTERM: (CancelReason.SIGTERM, ExitCode.SIGTERM),
-    signal.SIGHUP: (CancelReason.SIGHUP, ExitCode.SIGHUP),
+    signal.SIGINT: ExitCode.SIGINT,
+    signal.SIGTERM: ExitCode.SIGTERM,
+    signal.SIGHUP: ExitCode.SIGHUP,
 }
 _Shared: Any = take_over(RunOptions, (*_PASSED_ON, *_OWN))
 
@@ -125,17 +120,21 @@ def batch(options: BatchOptions) -> int:
         permission_mode=str(mode) if (mode := common.mode()) is not None else None,
         is_fearless=common.yolo > 1,
         timeout_s=common.timeout_s(),
-        max_budget_usd=number("--max-budget-usd", options.max_budget_usd, float),
         retry_failed=options.retry_failed,
         default_model=_default_model(),
     )
+    budget_usd = number("--max-budget-usd", options.max_budget_usd, float)
     journal = Journal.open(directory)
     try:
-        end, code = asyncio.run(_run(plan, journal, quiet=options.quiet))
-        _write_report(plan, journal)
-        _tell(end, directory, as_json=options.format == "json")
+        end, code = asyncio.run(_run(plan, journal, Purse(budget_usd), quiet=options.quiet))
+        write_report(journal, tasks, session_page, exported)
     finally:
         journal.close()
+    if options.format == "json":
+        use_utf8()
+    write_out(summary(end, directory, as_json=options.format == "json"))
+    if (line := advice(end)) and not options.quiet:
+        write_error_line(line)
     return code
 
 
@@ -187,7 +186,7 @@ def _data(tasks: str) -> bytes:
         return Path(tasks).expanduser().read_bytes()
     except (OSError, RuntimeError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise UsageError(f"cannot read {clean_line(tasks)}: {reason}", "name a file") from error
+        raise UsageError(f"cannot read {tasks}: {reason}", "name a file") from error
 
 
 def _default_model() -> str:
@@ -201,12 +200,14 @@ def _default_model() -> str:
 # --- what happens meanwhile ----------------------------------------------------------------------
 
 
-async def _run(plan: BatchPlan, journal: Journal, *, quiet: bool) -> tuple[BatchEnd, int]:
+async def _run(
+    plan: BatchPlan, journal: Journal, purse: Purse, *, quiet: bool
+) -> tuple[BatchEnd, int]:
     engine = LocalEngine()
-    with ExitStack() as stack:
-        shown = _Shown(plan, stack, quiet=quiet)
-        batch_ = Batch(plan, journal, engine, shown)
-        signals = stack.enter_context(_signals(batch_, shown))
+    shown = BatchProgress(plan, _nothing if quiet else write_error_line)
+    batch_ = Batch(plan, journal, engine, shown, purse)
+    table = nullcontext() if quiet else shown.drawn_on(sys.stderr, os.environ)
+    with table, _signals(batch_, shown) as signals:
         async with asyncio.TaskGroup() as group:
             ticking = group.create_task(shown.tick())
             try:
@@ -221,15 +222,18 @@ async def _run(plan: BatchPlan, journal: Journal, *, quiet: bool) -> tuple[Batch
     return end, ExitCode.OK if end.is_complete else ExitCode.FAILED
 
 
+def _nothing(_: str) -> None:
+    """Nobody is to be told."""
+
+
 @contextmanager
-def _signals(batch_: Batch, shown: _Shown) -> Iterator[list[int]]:
+def _signals(batch_: Batch, shown: BatchProgress) -> Iterator[list[int]]:
     """The codes of the signals that came, in their order."""
     loop = asyncio.get_running_loop()
     came: list[int] = []
 
     def on_signal(number_: signal.Signals) -> None:
-        reason, code = _SIGNALS[number_]
-        came.append(code)
+        came.append(_SIGNALS[number_])
         if number_ == signal.SIGINT and len(came) == 1:
             batch_.drain()
             shown.says("no more tasks are started; again: stop those that run")
@@ -237,7 +241,7 @@ def _signals(batch_: Batch, shown: _Shown) -> Iterator[list[int]]:
         is_third = len(came) > (2 if came[0] == ExitCode.SIGINT else 1)
         if not is_third:
             shown.says("stopping; what runs can go on later")
-        batch_.stop(reason, force=is_third)
+        batch_.stop(force=is_third)
 
     taken = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     for each in taken:
@@ -247,133 +251,6 @@ def _signals(batch_: Batch, shown: _Shown) -> Iterator[list[int]]:
     finally:
         for each in taken:
             loop.remove_signal_handler(each)
-
-
-class _Shown(BatchView):
-    """A live table on a terminal, else a line for each task that ends; all of it on stderr."""
-
-    def __init__(self, plan: BatchPlan, stack: ExitStack, *, quiet: bool) -> None:
-        self._tasks = {task.id for task in plan.tasks}
-        self._quiet = quiet
-        self._total = len(plan.tasks)
-        self._states: dict[str, BatchState] = {}
-        self._costs: dict[str, float | None] = {}
-        self._ended = 0
-        self._table: LiveTable | None = None
-        if not quiet and is_terminal(sys.stderr) and os.environ.get("TERM") not in {"dumb", None}:
-            from agentcli.ui.batch_table import LiveTable
-
-            self._table = stack.enter_context(LiveTable(sys.stderr, self._total, os.environ))
-
-    def begins(self, skipped: int) -> None:
-        """See ``BatchView``."""
-        self._ended = skipped
-        if skipped:
-            self.says(f"{wording.plural(skipped, 'task')} of {self._total} ended before")
-
-    def started(self, task: BatchTask, known: TaskStanding) -> None:
-        """See ``BatchView``."""
-        self._note(task, known)
-        if self._table is not None:
-            self._table.started(task.id, task.prompt[:_TEXT_CHARS])
-
-    def ended(self, task: BatchTask, known: TaskStanding, result: str) -> None:
-        """See ``BatchView``."""
-        self._note(task, known)
-        self._ended += known.state.has_ended
-        if self._table is not None:
-            self._table.ended(task.id, str(known.state), known.cost_usd)
-        elif not self._quiet:
-            place = f"{self._ended}/{self._total}" if known.state.has_ended else "again"
-            cost = wording.cost(known.cost_usd)
-            took = wording.duration(known.duration_ms / 1000)
-            line = f"{place} {known.state}: {clean_line(task.id)} ({took}, {cost})"
-            is_fault = known.state.has_ended and known.state is not BatchState.DONE
-            write_error_line(f"{line}: {clean_line(result)[:300]}" if is_fault else line)
-
-    def says(self, text: str) -> None:
-        """See ``BatchView``."""
-        if self._table is not None:
-            self._table.says(text)
-        elif not self._quiet:
-            write_error_line(clean_line(text))
-
-    def _note(self, task: BatchTask, known: TaskStanding) -> None:
-        self._states[task.id] = known.state
-        self._costs[task.id] = known.cost_usd
-
-    async def tick(self) -> None:
-        """Draw the table from time to time."""
-        while self._table is not None:
-            self._table.counts = _counts(self._states.values())
-            self._table.spent_usd = sum(cost or 0.0 for cost in self._costs.values())
-            self._table.refresh()
-            await asyncio.sleep(_TICK_S)
-
-
-def _counts(states: Sequence[BatchState] | Any) -> dict[str, int]:
-    found = dict.fromkeys(map(str, BatchState), 0)
-    for state in states:
-        found[str(state)] += 1
-    return found
-
-
-def _write_report(plan: BatchPlan, journal: Journal) -> None:
-    """``report.html``, and a page for the session of each task at its top."""
-    from agentcli.cli.listing import session_files
-    from agentcli.cli.redacting import exported, know_secrets
-    from agentcli.cli.switching.exports import exported_text
-    from agentcli.fleet.report import MOST_PAGES, SESSIONS, report, report_rows
-
-    know_secrets()
-    rows = report_rows(
-        journal.rows([task.id for task in plan.tasks]),
-        {task.id: task.prompt for task in plan.tasks},
-    )
-    files, folder = session_files(), journal.directory / SESSIONS
-    pages: set[str] = set()
-    for row in rows[:MOST_PAGES]:
-        if not row.session_id or not files.path_of(row.session_id).exists():
-            continue
-        path = folder / f"{row.session_id}.html"
-        with suppress(AgentError):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            page = exported_text(files, row.session_id, "html")
-            write_whole(path, iter([page.encode("utf-8", "replace")]))
-            pages.add(row.session_id)
-    name = clean_line(journal.directory.name)
-    text: str = exported(report(name, rows, frozenset(pages)))
-    write_whole(journal.directory / REPORT, iter([text.encode("utf-8", "replace")]))
-
-
-def _tell(end: BatchEnd, directory: Path, *, as_json: bool) -> None:
-    """What came of it, on stdout."""
-    counts = {str(state): count for state in BatchState if (count := end.states.get(state, 0))}
-    if as_json:
-        value = {
-            "type": "batch",
-            "tasks": sum(counts.values()),
-            "states": counts,
-            "skipped": end.skipped,
-            "spent_usd": round(end.spent_usd, 6),
-            "stopped_by": end.reason or None,
-            "results": str(directory / RESULTS),
-            "report": str(directory / REPORT),
-        }
-        use_utf8()
-        write_out(safe_json(json.dumps(value, ensure_ascii=False)) + "\n")
-        return
-    words = ", ".join(f"{count} {state}" for state, count in counts.items())
-    skipped = f", {end.skipped} of them before" if end.skipped else ""
-    total = wording.plural(sum(counts.values()), "task")
-    write_out(f"{total}: {words}{skipped}; cost {wording.cost(end.spent_usd)}\n")
-    write_out(f"{directory / RESULTS}\n{directory / REPORT}\n")
-    if end.reason == "budget":
-        write_error_line("the budget is spent - start again with a larger --max-budget-usd")
-    elif end.reason:
-        write_error_line("start again with the same TASKS and -o to go on")
-    elif not end.is_complete:
-        write_error_line("run what has failed again with --retry-failed")
 
 
 APP = new_app("")

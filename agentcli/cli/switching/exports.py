@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -62,6 +63,15 @@ def export_(options: ExportOptions) -> int:
         return 0
     write_named(options.output, text, replace=options.force)
     return 0
+
+
+def session_page(session_id: str) -> str | None:
+    """The session of this home as a page; ``None`` where there is none that can be read."""
+    files = session_files()
+    with suppress(StoreError):
+        if files.path_of(session_id).exists():
+            return exported_text(files, session_id, "html")
+    return None
 
 
 def exported_text(files: SessionFiles, session_id: str, export_format: str) -> str:
