@@ -40,7 +40,7 @@ _BINARY_HEAD = 8_000
 _DIFF = (
     *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty"),
     *("--submodule=short", "--find-renames", "--no-relative", "--unified=5"),
-    *("--inter-hunk-context=0", "--src-prefix=a/", "--dst-prefix=b/"),
+    *("--inter-hunk-context=0", "-O/dev/null", "--src-prefix=a/", "--dst-prefix=b/"),
 )
 _HUNK = re.compile(rb"@@ -\d{1,9}(?:,\d{1,9})? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _ESCAPED = re.compile(rb'\\([abfnrtv"\\]|[0-7]{3})')
@@ -109,6 +109,7 @@ def find_changes(
         return repository.of_commit(commit, inside)
     if staged:
         since = head or repository.nothing()
+        repository = repository.with_index(cwd)
         return repository.changes("what is staged", ("--cached", since), inside, revision=":")
     if base is not None:
         return repository.since(base, head, inside)
@@ -132,6 +133,14 @@ class GitChanges:
         options = ("rev-parse", "--verify", "--quiet", "--end-of-options")
         found = self.git.output(*options, f"{name}^{{commit}}", limit=200)
         return found.decode().strip() if found else None
+
+    def with_index(self, cwd: Path) -> GitChanges:
+        """With the index that is being committed, where git says so: to a pre-commit hook."""
+        name = os.environ.get("GIT_INDEX_FILE")
+        if not name:
+            return self
+        env = {**self.git.env, "GIT_INDEX_FILE": str(cwd / name)}
+        return replace(self, git=replace(self.git, env=env))
 
     def nothing(self) -> str:
         """The tree without a file."""
@@ -304,7 +313,7 @@ class GitChanges:
             if credential_place((self.root / name,)):
                 withheld.append(one_line(shown))
                 continue
-            change = _new_file(self.root / name, shown)
+            change = _new_file(self.root / name, shown, room)
             if change is not None:
                 kept = change if len(change.text) <= room else _without_text(change)
                 room -= len(kept.text)
@@ -507,8 +516,11 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 # --- files that git does not know ----------------------------------------------------------
 
 
-def _new_file(path: Path, name: str) -> ChangedFile | None:
-    """The whole of a file as an addition; ``None`` for what is neither a file nor a link."""
+def _new_file(path: Path, name: str, room: int) -> ChangedFile | None:
+    """The whole of a file as an addition; ``None`` for what is neither a file nor a link.
+
+    Without ``room`` it is not read.
+    """
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
@@ -519,6 +531,8 @@ def _new_file(path: Path, name: str) -> ChangedFile | None:
             )
     except OSError:
         return None
+    if room <= 0 and stat.S_ISREG(status.st_mode):
+        return ChangedFile(name, "added", left_out=status.st_size)
     data = _content(path, MAX_FILE)
     if data is None:
         return None

@@ -28,6 +28,7 @@ _CHARS_PER_TOKEN_OF_WINDOW = 1.2  # 40 % of it, three characters a token
 _LEAST_PART_CHARS = 4_000
 _MAX_LISTED = 200
 _MAX_TEXT = 20_000
+_MAX_LINE = 100_000_000
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 SYSTEM = """\
 This session is a code review. You read; you change nothing, and you have no tool that does.
@@ -202,8 +203,8 @@ def _finding(value: Mapping[str, Any]) -> ReviewFinding:
         title=one_line(str(value["title"]))[:300],
         body=str(value["body"])[:_MAX_TEXT].strip(),
         confidence=float(value["confidence"]),
-        line=int(line) if line else None,
-        end_line=int(end_line) if line and end_line and end_line > line else None,
+        line=int(line) if line and line < _MAX_LINE else None,
+        end_line=int(end_line) if line and end_line and line < end_line < _MAX_LINE else None,
         suggestion=str(value.get("suggestion") or "")[:_MAX_TEXT].strip("\n"),
     )
 

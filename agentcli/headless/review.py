@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.domain.errors import ConfigError
 from agentcli.domain.events import Outcome, TurnSummary
 from agentcli.domain.messages import TextPart, Usage, UserMessage
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
@@ -20,7 +21,7 @@ from agentcli.domain.review import Review, Severity
 from agentcli.domain.values import frozen
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.one_shot import OneShot, RunRequest
-from agentcli.headless.result import Redact, RunEnd, RunFacts, Subtype, TextOutput
+from agentcli.headless.result import Redact, RunEnd, RunFacts, Subtype, TextOutput, failed
 from agentcli.headless.streams import write_error_line
 
 if TYPE_CHECKING:
@@ -80,6 +81,10 @@ class ReviewShot(OneShot):
         del message
         from agentcli.app.review import listed, parts_of
 
+        if session.model.provider == "offline":
+            return failed(
+                ConfigError("a review needs a model", "agent auth login, or start a local server")
+            )
         asked, ends = self._asked, list[RunEnd]()
         parts, notes = parts_of(asked.changes, session.model.context_tokens, asked.focus)
         last = _NO_PART

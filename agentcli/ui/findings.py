@@ -68,10 +68,10 @@ def review_lines(review: Review, theme: Theme, columns: int = 0) -> Iterator[str
         yield from _prose(review.summary, theme, columns)
         yield ""
     files = plural(review.files, "file")
-    yield theme.paint(f"{tally(review)} in {files}: {clean_line(review.what)}", BOLD)
-    for note in review.notes:
-        line = theme.paint(f"note: {clean_line(note)}", DIM)
-        yield from wrap(line, max(columns, _NARROWEST), "      ") if columns else (line,)
+    last = [theme.paint(f"{tally(review)} in {files}: {clean_line(review.what)}", BOLD)]
+    last += [theme.paint(f"note: {clean_line(note)}", DIM) for note in review.notes]
+    for line in last:
+        yield from wrap(line, max(columns, _NARROWEST), _INDENT) if columns else (line,)
 
 
 def tally(review: Review) -> str:

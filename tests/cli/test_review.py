@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import jsonschema
 import pytest
 
 from tests.app.test_changes import git
-from tests.support.cli import Finished, agent_env, run_agent
+from tests.support.cli import Finished, Running, agent_env, run_agent
 from tests.support.docs import blocks, shell
 from tests.support.model_server import GEMINI, OPENAI, RESPONSES, ModelServer
 from tests.support.replies import Call, Reply, Tokens, call, calls, fails, say
@@ -191,8 +193,9 @@ def test_the_worked_example_of_the_documentation(
     done = shell(script, tmp_path, home, env)
     assert done.returncode == 0, done.stderr
     assert "1. HIGH mean.py:3 (90% sure)\n   An empty list\n" in done.stdout
-    assert json.loads((tmp_path / "review.json").read_text())["findings"][0]["line"] == 3
-    assert (tmp_path / "findings.sarif").exists() and (tmp_path / "findings.json").exists()
+    second = json.loads((tmp_path / "findings.json").read_text())
+    assert (second["findings"][0]["line"], second["files"]) == (3, 2)  # findings.sarif is new
+    assert json.loads((tmp_path / "findings.sarif").read_text())["version"] == "2.1.0"
 
 
 @pytest.mark.spec("CLI-17", "CLI-11")
@@ -345,6 +348,70 @@ def test_a_run_that_fails_writes_no_review_and_says_why(
     model_server.restart(fails(401))
     done = review(model_server, project)
     assert (done.code, done.stdout) == (78, ""), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.spec("CLI-17")
+def test_the_documented_hook_stops_a_commit(
+    model_server: ModelServer, project: Path, home: Path
+) -> None:
+    (hook,) = blocks("sh", "a hook")
+    path = project / ".git" / "hooks" / "pre-commit"
+    path.write_text(hook)
+    path.chmod(0o755)
+    bad = finding("app.py", 2, severity="critical")
+    model_server.add(findings(bad), findings())
+    env = agent_env(model_server)
+    script = "git -c user.name=t -c user.email=t commit -qam second"  # not yet in the index
+    done = shell(script, project, home, env)
+    assert done.returncode and "CRITICAL app.py:2" in done.stdout + done.stderr
+    assert "1 file: what is staged" in done.stderr
+    assert shell(script, project, home, env).returncode == 0
+    assert git(project, "show", "--stat", "--format=%s").startswith("second")
+
+
+@pytest.mark.slow
+@pytest.mark.spec("CLI-17", "CLI-6", "CLI-12")
+def test_a_stopped_review_keeps_what_was_found(model_server: ModelServer, project: Path) -> None:
+    for number in range(3):
+        (project / f"big{number}.txt").write_text(f"line {number}\n" * 14_000)
+    held = findings()
+    held.hold = threading.Event()
+    model_server.add(findings(finding("app.py", 2)), held)
+    env = agent_env(model_server)
+    with Running("review", "--format", "json", "-o", "r.sarif", env=env, cwd=project) as run:
+        model_server.wait_until_waiting(2)
+        run.process.send_signal(signal.SIGINT)
+        done = run.wait()
+    held.hold.set()
+    value = json.loads(done.stdout)
+    assert (done.code, value["is_complete"], len(value["findings"])) == (130, False, 1)
+    (sarif_run,) = json.loads((project / "r.sarif").read_text())["runs"]
+    assert sarif_run["invocations"][0]["executionSuccessful"] is False
+    assert "stopped before all was looked at" in json.dumps(value["notes"])
+
+
+@pytest.mark.slow
+@pytest.mark.spec("CLI-17", "CLI-12")
+def test_a_reader_that_leaves_early_still_has_its_files(
+    model_server: ModelServer, project: Path, home: Path
+) -> None:
+    model_server.add(
+        call("symbols", {"query": "mean"}),
+        findings(*(finding("app.py", 2, title=f"number {n}", body="x" * 2_000) for n in range(99))),
+    )
+    script = "agent review --quiet -o r.json | true; test ${PIPESTATUS[0]} -eq 0"
+    done = shell(script, project, home, agent_env(model_server))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads((project / "r.json").read_text())["findings"]) == 99
+    assert "app.py" in str(facts_of(model_server.requests[1]).results)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("CLI-17")
+def test_without_a_model_it_says_what_to_do(project: Path) -> None:
+    done = review(None, project)
+    assert (done.code, done.stdout) == (78, "") and "a review needs a model" in done.stderr
 
 
 def test_the_shape_of_sarif_is_what_github_reads() -> None:

@@ -8,7 +8,10 @@ or commands takes effect.
 from __future__ import annotations
 
 import json
+import os
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -113,6 +116,13 @@ class ReviewOptions(OptionSet):
                 what = "is a directory" if path.is_dir() else "is in no directory that exists"
                 raise UsageError(f"{name} {what}", "give --output another file")
 
+    def writes_to(self, path: Path) -> bool:
+        """Whether this review goes to that file: what an earlier one has left is no change."""
+        outputs = [Path(name).expanduser().absolute() for name in self.output or ()]
+        with suppress(OSError, ValueError):
+            return path in outputs or os.path.samestat(path.stat(), os.fstat(1))
+        return False
+
     def run_options(self, root: Path) -> RunOptions:
         """A run in ``root`` that can only read."""
         from agentcli.app.review import SYSTEM, TOOLS
@@ -155,6 +165,8 @@ def review(options: ReviewOptions) -> int:
         commit=options.commit,
         paths=options.paths or (),
     )
+    files = tuple(each for each in changes.files if not options.writes_to(changes.root / each.path))
+    changes = replace(changes, files=files)
     write = partial(_write, options)
     if not changes.files:
         notes = ("nothing has changed: no model was asked", *changes.notes)
@@ -162,8 +174,8 @@ def review(options: ReviewOptions) -> int:
         return ExitCode.OK
     if not options.quiet:
         count = len(changes.files)
-        files = "1 file" if count == 1 else f"{count:,} files"
-        write_error_line(f"reviewing {files}: {changes.what}")
+        what = "1 file" if count == 1 else f"{count:,} files"
+        write_error_line(f"reviewing {what}: {changes.what}")
     run.cd = str(changes.root)
     request = ReviewRequest(
         changes,
@@ -185,13 +197,18 @@ def _write(options: ReviewOptions, found: Review) -> None:
     """``found`` to stdout and to the files."""
     from agentcli.cli.redacting import write_named
 
+    failures: list[UsageError] = []
+    for name in options.output or ():
+        text = _shaped(found, _BY_SUFFIX.get(Path(name).suffix.lower(), "text"))
+        try:
+            write_named(name, text, replace=options.force, quiet=options.quiet)
+        except UsageError as error:
+            failures.append(error)
     if options.format != "text":
         use_utf8()
     write_out(_shaped(found, options.format, for_stdout=True))
-    for name in options.output or ():
-        shape = _BY_SUFFIX.get(Path(name).suffix.lower(), "text")
-        text = _shaped(found, shape)
-        write_named(name, text, replace=options.force, quiet=options.quiet)
+    if failures:
+        raise failures[0]
 
 
 def _shaped(found: Review, shape: str, *, for_stdout: bool = False) -> str:
