@@ -40,20 +40,41 @@ from agentcli.engine.arguments.text import loads
 # The longest replies of today's models stay below 10 MB also in pieces of one token.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 512
+_JOINED = 1_000
 _ID_LENGTH = 64
 _BAD_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class _Block:
-    __slots__ = ("call_id", "chunks", "kind", "name", "redacted", "signature")
+    __slots__ = ("_few", "_many", "call_id", "kind", "name", "redacted", "signature")
 
     def __init__(self, kind: type[AssistantPart]) -> None:
         self.kind = kind
-        self.chunks: list[str] = []
+        self._many: list[str] = []
+        self._few: list[str] = []
         self.signature: str | None = None
         self.redacted: str | None = None
         self.call_id = ""
         self.name = ""
+
+    def add(self, text: str) -> None:
+        """A piece of a few characters takes ten times their memory: a thousand become one."""
+        self._few.append(text)
+        if len(self._few) >= _JOINED:
+            self._many.append("".join(self._few))
+            self._few.clear()
+
+    @property
+    def has_text(self) -> bool:
+        """Whether any character has come."""
+        return any(self._few) or any(self._many)
+
+    @property
+    def text(self) -> str:
+        """All of it; kept as one from now on."""
+        whole = "".join((*self._many, *self._few))
+        self._many, self._few = [whole], []
+        return whole
 
 
 class Assembler:
@@ -107,7 +128,7 @@ class Assembler:
         block = self._open.get((kind, index))
         if block is None:
             block = self._new_block(index, kind)
-        block.chunks.append(text)
+        block.add(text)
         self._touched = block
 
     def _count(self, size: int) -> None:
@@ -129,7 +150,7 @@ class Assembler:
     @property
     def has_output(self) -> bool:
         """Whether text, thinking or a tool call has come (STR-4)."""
-        return any(block.name or any(block.chunks) for block in self._blocks)
+        return any(block.name or block.has_text for block in self._blocks)
 
     @property
     def started(self) -> bool:
@@ -139,7 +160,7 @@ class Assembler:
     @property
     def text(self) -> str:
         """The visible text so far."""
-        return "".join("".join(block.chunks) for block in self._blocks if block.kind is TextPart)
+        return "".join(block.text for block in self._blocks if block.kind is TextPart)
 
     def message(self) -> AssistantMessage:
         """The reply. Empty text blocks are left out (HIS-2)."""
@@ -147,7 +168,7 @@ class Assembler:
             raise ValueError("the stream has not ended")
         parts: list[AssistantPart] = []
         for block in self._blocks:
-            part = self._part(block, "".join(block.chunks))
+            part = self._part(block, block.text)
             if part is not None:
                 parts.append(part)
         return AssistantMessage(tuple(parts), self._provider, self._model, self._stop, self.usage)

@@ -78,7 +78,10 @@ def rows(runs: int) -> Iterator[Row]:
     wall = median(agent, "wall_s")
     yield Row("20,000 chunks to a pipe / floor", wall, "s", median(bare, "wall_s"), 1.0)
     chat, floor = _in_chat(runs, 20_000)
-    yield Row("20,000 chunks as Markdown in the chat / floor", chat, "s", floor, 0.9)
+    yield Row("20,000 chunks as Markdown in the chat / floor", chat, "s", floor)
+    short_chat, short_floor = _in_chat(runs, MARKDOWN_EVERY + 1)
+    name = "the same without the start of either"
+    yield Row(name, chat - short_chat, "s", floor - short_floor, 1.0)
     yield from _growth(runs)
 
 
@@ -100,9 +103,12 @@ def _growth(runs: int) -> Iterator[Row]:
     cost_few = (median(few, "cpu_s") - start) / 10_000 * 1e6
     cost_many = (median(many, "cpu_s") - start) / 100_000 * 1e6
     yield Row("cost per chunk, 100,000 / 10,000", cost_many, "us", cost_few, 1.2)
+    floor_few, floor_many = (compare(size, runs)[1] for size in (8, 100_000))
+    floor = median(floor_many, "peak_mb") - median(floor_few, "peak_mb")
     grown = median(many, "peak_mb") - median(none, "peak_mb")
     text_mb = sum(len(chunk(n)) for n in range(100_000)) / 2**20
     yield Row("memory growth at 100,000 chunks / text", grown, "MB", text_mb, 3.0)
+    yield Row("memory growth at 100,000 chunks / floor's", grown, "MB", floor, 1.0)
 
 
 if __name__ == "__main__":

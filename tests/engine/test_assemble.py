@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -225,3 +226,17 @@ def test_nothing_is_added_after_the_end() -> None:
 def test_a_hundred_thousand_pieces_take_linear_work() -> None:
     assembler = fold(*(TextDelta(0, "x") for _ in range(100_000)), END)
     assert len(assembler.message().text) == 100_000
+
+
+@pytest.mark.spec("SEC-13")
+def test_many_small_pieces_take_little_more_memory_than_their_text() -> None:
+    assembler = Assembler("p", "m", frozenset())
+    tracemalloc.start()
+    try:
+        for count in range(20_000):
+            assembler.add(TextDelta(0, f"{count:06}"))
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert assembler.text == "".join(f"{count:06}" for count in range(20_000))
+    assert held < 3 * len(assembler.text)
