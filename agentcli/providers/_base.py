@@ -110,7 +110,7 @@ class StreamDecoder:
         self.ended = False
         self.complete = False
         self.out = EventBuffer()
-        self._sse = SseDecoder()
+        self._sse = SseDecoder(tell_damage=True)
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """The events that are complete with ``chunk``. Never raises; see ``failure``."""
@@ -159,6 +159,15 @@ class StreamDecoder:
             )
         )
 
+    def _garbled(self, what: str) -> None:
+        self.failure = self._named(
+            ProviderError(
+                f"sent a garbled reply ({what})",
+                "try again; a proxy in between may have damaged it",
+                kind=ErrorKind.SERVER,
+            )
+        )
+
     def _event(self, event: SseEvent, *, last: bool = False) -> None:
         data = event.data
         if self.ended or self.failure is not None:
@@ -169,13 +178,9 @@ class StreamDecoder:
             if data.strip() == "[DONE]":
                 self.done_marker()
             elif data.strip() and not last:
-                self.failure = self._named(
-                    ProviderError(
-                        "sent a garbled reply (an event that is not JSON)",
-                        "try again; a proxy in between may have damaged it",
-                        kind=ErrorKind.SERVER,
-                    )
-                )
+                self._garbled("an event that is not JSON")
+            elif not event.event:
+                self._garbled("an event that is none")
             return
         if not isinstance(value, dict):
             return

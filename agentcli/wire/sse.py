@@ -87,6 +87,9 @@ class LineSplitter:
 class SseDecoder:
     """Incremental decoder. ``retry_ms`` and ``last_event_id`` are the latest values seen.
 
+    A block of nothing but lines of no known field is ignored, as the standard has it. Nothing
+    writes that, so an event was damaged there: with ``tell_damage`` it is an event without a name.
+
     An event larger than ``max_event_bytes`` raises ``ProviderError`` after the events before it
     have been returned.
     """
@@ -97,14 +100,20 @@ class SseDecoder:
         "_id",
         "_lines",
         "_max",
+        "_odd",
         "_retry",
         "_size",
+        "_tell_damage",
         "_too_large",
         "last_event_id",
         "retry_ms",
     )
 
-    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+    def __init__(
+        self, max_event_bytes: int = MAX_EVENT_BYTES, *, tell_damage: bool = False
+    ) -> None:
+        self._tell_damage = tell_damage
+        self._odd = False
         self._lines = LineSplitter()
         self._max = max_event_bytes
         self._data: list[bytes] = []
@@ -162,18 +171,20 @@ class SseDecoder:
     def _dispatchable(self) -> bool:
         if self._data:
             return True
+        damaged = self._odd and self._tell_damage
+        self._odd = False
         self._event = ""
         self._id = None
         self._retry = None
-        return False
+        return damaged
 
     def _take(self) -> SseEvent:
         data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-        event = SseEvent(
-            self._event or "message", data.decode("utf-8", "replace"), self._id, self._retry
-        )
+        name = (self._event or "message") if self._data else ""
+        event = SseEvent(name, data.decode("utf-8", "replace"), self._id, self._retry)
         self._data = []
         self._size = 0
+        self._odd = False
         self._event = ""
         self._id = None
         self._retry = None
@@ -190,5 +201,8 @@ class SseDecoder:
         elif name == b"id":
             if b"\0" not in value:
                 self._id = self.last_event_id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit() and len(value) <= len("9999999999"):
-            self._retry = self.retry_ms = int(value)
+        elif name == b"retry":
+            if value.isdigit() and len(value) <= len("9999999999"):
+                self._retry = self.retry_ms = int(value)
+        elif name:  # no comment
+            self._odd = True

@@ -99,7 +99,7 @@ def complaint(kind: str, model: str, body: dict[str, Any]) -> str | None:
     return check_openai(body, allow_reasoning=True)
 
 
-_MENDED: dict[ImagePart, ImagePart | None] = {}
+_MENDED: dict[ImagePart, ImagePart | str] = {}
 
 
 def prepared(messages: list[Message], model: ModelInfo) -> tuple[Message, ...]:
@@ -107,7 +107,7 @@ def prepared(messages: list[Message], model: ModelInfo) -> tuple[Message, ...]:
     preparer.prepare(messages, model)
     for image in tuple(preparer.wanted):
         if image not in _MENDED:
-            _MENDED[image] = reencoded(image)
+            _MENDED[image] = reencoded(image) or ""
         preparer.repair({image: _MENDED[image]})
     result = preparer.prepare(messages, model)
     check_request(result)

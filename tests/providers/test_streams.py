@@ -165,3 +165,25 @@ def test_arguments_that_come_as_an_object_are_not_altered_on_the_way_to_the_tool
     message = fold(decode(kind(Endpoint("p", "http://host")), [sent]))
     assert message is not None
     assert [call.arguments for call in message.tool_calls] == [ARGUMENTS]
+
+
+@pytest.mark.parametrize("junk", [b"data: {\xff not json\n\n", b"\0\xff\r\r\n", b"data: 1\n\n"])
+def test_damage_at_any_byte_loses_nothing_in_silence(junk: bytes) -> None:
+    """A thought without one of its pieces would be refused for ever after (STR-12)."""
+    deltas = [{"type": "thinking_delta", "thinking": text} for text in ("one ", "two")]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking"}},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    ]
+    body = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in events).encode()
+    whole = message_of("anthropic.messages", [body])
+    assert whole is not None
+    for place in range(body.rindex(b"event:")):
+        decoder = decoder_for("anthropic.messages")
+        found = fold(decode(decoder, [body[:place] + junk + body[place:]]))
+        assert decoder.failure or found == whole, body[place - 9 : place + 9]
+    assert message_of("anthropic.messages", [body + b"<html>a proxy's word\n\n"]) == whole
