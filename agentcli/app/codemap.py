@@ -2,6 +2,7 @@
 
 Law: an answer is of the files as they are now. What has changed little is read at once, the rest in
 a process that ends with the call that asked; which files there are is found as ``glob_files`` does.
+A file that ends that process is left out, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
 
 from agentcli.codemap.graph import Graph
 from agentcli.codemap.index import Changes, MapIndex, map_file
+from agentcli.codemap.watch import ChangeWatch
 from agentcli.codemap.worker import command_of
 from agentcli.config.paths import ensure_dir
 from agentcli.domain.cancel import CancelToken
@@ -46,6 +50,7 @@ class ProjectMap:
     directory: Path
     root: Path
     owner: str = ""
+    _watch: list[ChangeWatch] = field(default_factory=list, compare=False)
 
     async def symbols(
         self, query: str, kind: str, below: Path | None, cancel: CancelToken
@@ -83,8 +88,26 @@ class ProjectMap:
 
     async def update(self, cancel: CancelToken) -> None:
         """Take up what has changed; what takes too long is left to the next time."""
-        if not await asyncio.to_thread(self._opened, _small_update):
+        if not await asyncio.to_thread(self._opened, self._small_update):
             await self._pass(cancel)
+
+    def _small_update(self, index: MapIndex) -> bool:
+        """Whether the map is up to date now; not where reading what has changed takes long."""
+        if not self._watch:
+            self._watch.append(ChangeWatch(index.root))
+        watch = self._watch[0]
+        with watch.lock:
+            seen = watch.seen()
+            if seen is None and index.get("listed"):
+                watch.begin(index.directories())  # before all is looked at: nothing is missed
+            changes = index.changes(seen)
+            if not changes.is_small:
+                watch.end()
+                return False
+            if changes != Changes():
+                index.update(changes)
+            watch.taken()
+        return True
 
     def _opened(self, use: Callable[[MapIndex], T]) -> T:
         try:
@@ -113,28 +136,26 @@ class ProjectMap:
             noise.extend(data[: _KEPT_NOISE - len(noise)])
             return True
 
-        stdin = open_nameless(names)
-        try:
-            command = Command(
-                command_of(map_file(self.directory, self.root), self.root),
-                Path("/"),
-                {**base_environment(), "PYTHONDONTWRITEBYTECODE": "1"},
-                self.owner,
-                handles={0: stdin},
-            )
-            ended = await run(command, RunLimits(cancel, TIME_LIMIT_S), keep)
-        finally:
-            os.close(stdin)
-        if ended.ending is Ending.EXITED and ended.returncode:
-            lines = noise.decode("utf-8", "replace").strip().splitlines()
-            raise MapFailed(f"the map could not be made: {lines[-1] if lines else 'it crashed'}")
-
-
-def _small_update(index: MapIndex) -> bool:
-    """Whether the map is up to date now; not where reading what has changed takes long."""
-    changes = index.changes()
-    if not changes.is_small:
-        return False
-    if changes != Changes():
-        index.update(changes)
-    return True
+        until = time.monotonic() + TIME_LIMIT_S
+        while True:
+            noise.clear()
+            stdin = open_nameless(names)
+            try:
+                command = Command(
+                    command_of(map_file(self.directory, self.root), self.root),
+                    Path("/"),
+                    {**base_environment(), "PYTHONDONTWRITEBYTECODE": "1"},
+                    self.owner,
+                    handles={0: stdin},
+                )
+                ended = await run(command, RunLimits(cancel, TIME_LIMIT_S), keep)
+            finally:
+                os.close(stdin)
+            if ended.ending is not Ending.EXITED or not ended.returncode:
+                return
+            if time.monotonic() > until:
+                return  # what is left waits for the next time
+            if not await asyncio.to_thread(self._opened, MapIndex.left_out):
+                break  # what ended it was no file
+        lines = noise.decode("utf-8", "replace").strip().splitlines()
+        raise MapFailed(f"the map could not be made: {lines[-1] if lines else 'it crashed'}")

@@ -2,7 +2,8 @@
 
 Law: a file whose time and size are the same is as it was, and one whose content is the same too;
 all else is read again. What cannot be read as a database is thrown away and made again. A pass is
-bounded, commits as it goes, and the next one goes on where it stopped.
+bounded, commits as it goes, and the next one goes on where it stopped. Which file is being read is
+on disk: one that ends the process twice is left out until it changes.
 """
 
 from __future__ import annotations
@@ -14,25 +15,28 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentcli.codemap.parse import Parsed, is_code, parse
 
-VERSION = 1
+VERSION = 2
 MAX_FILE_BYTES = 1024 * 1024
 MAX_FILES = 100_000
 MAX_DIRECTORIES = 50_000
 PASS_S = 40.0
 """Seconds that one pass takes at most, and a little more."""
-RELIST_S = 60.0
+RELIST_S = 600.0
+IGNORE_FILES = frozenset({".gitignore", ".ignore", ".rgignore"})
+ENDED = "ended the process that read it"
 SMALL_FILES, SMALL_BYTES = 20, 256 * 1024
 """What is read in the process of the session itself."""
 _MINIFIED_BYTES = 32 * 1024
 _MINIFIED_LINE = 400  # bytes of a line, on average
 _COMMIT_EVERY = 200
+_WORTH_RANKING = 50
 _BUSY_MS = 10_000
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TABLES = (
@@ -43,19 +47,23 @@ _TABLES = (
         " rank REAL NOT NULL DEFAULT 0)"
     ),
     "CREATE TABLE directory (path TEXT PRIMARY KEY, mtime INTEGER NOT NULL, names BLOB NOT NULL)",
+    "CREATE INDEX file_note ON file (language, note)",
     "CREATE TABLE name (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",
+    "CREATE VIRTUAL TABLE part USING fts5(text, content = '', tokenize = 'trigram')",
     (
         "CREATE TABLE symbol (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, name INTEGER NOT NULL,"
         " kind TEXT NOT NULL, line INTEGER NOT NULL, end INTEGER NOT NULL, container TEXT NOT NULL,"
-        " rank REAL NOT NULL DEFAULT 0)"
+        " rank REAL NOT NULL DEFAULT 0, bases TEXT NOT NULL DEFAULT '')"
     ),
+    "CREATE INDEX symbol_rank ON symbol (rank)",
     "CREATE INDEX symbol_file ON symbol (file)",
     "CREATE INDEX symbol_name ON symbol (name)",
     (
         "CREATE TABLE used (name INTEGER NOT NULL, how INTEGER NOT NULL, file INTEGER NOT NULL,"
-        " lines TEXT NOT NULL, PRIMARY KEY (name, how, file)) WITHOUT ROWID"
+        " owner TEXT NOT NULL, lines TEXT NOT NULL, PRIMARY KEY (name, how, file, owner))"
+        " WITHOUT ROWID"
     ),
-    "CREATE INDEX used_file ON used (file)",
+    "CREATE INDEX used_file ON used (file, how)",
 )
 
 
@@ -88,7 +96,9 @@ class MapIndex:
     def __init__(self, path: Path, root: Path) -> None:
         self.root = os.path.realpath(root)
         self._path = path
+        self.before_file: Callable[[], object] | None = None
         self._parents: dict[str, bool] = {}
+        self._reading = -1
         try:
             self.db = self._open()
             _require_version(self.db)
@@ -96,6 +106,7 @@ class MapIndex:
             for suffix in ("", "-wal", "-shm"):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             self.db = self._open()
+        self._left_out = self._leave_out_what_ended_others()
 
     def _open(self) -> sqlite3.Connection:
         with contextlib.suppress(FileExistsError):
@@ -133,15 +144,61 @@ class MapIndex:
     def close(self) -> None:
         """Close it."""
         self.db.close()
+        if self._reading >= 0:
+            os.close(self._reading)
+            self._reading_file(os.getpid()).unlink(missing_ok=True)
+            self._reading = -1
+
+    # --- files that end the process that reads them ----------------------------------------
+
+    def _reading_file(self, process: int) -> Path:
+        return self._path.with_name(f"{self._path.stem}.{process}.reading")
+
+    def _about_to_read(self, path: str) -> None:
+        if self._reading < 0:
+            flags = os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._reading = os.open(self._reading_file(os.getpid()), flags, 0o600)
+        os.ftruncate(self._reading, 0)
+        os.pwrite(self._reading, os.fsencode(path), 0)
+        if self.before_file is not None:
+            self.before_file()
+
+    def left_out(self) -> int:
+        """How many files were being read by processes that have died."""
+        return self._left_out
+
+    def _leave_out_what_ended_others(self) -> int:
+        count = 0
+        for left in self._path.parent.glob(f"{self._path.stem}.*.reading"):
+            process = left.name.split(".")[1]
+            if not process.isdecimal() or _is_alive(int(process)):
+                continue
+            with contextlib.suppress(OSError):
+                path = os.fsdecode(left.read_bytes())
+                left.unlink()
+                stamp, _ = self._stamp(path)
+                count += bool(path)
+                if path and stamp and self.get("suspect") == path:  # twice is no accident
+                    with self._transaction():
+                        self._replace(path, stamp, b"", Parsed("", note=ENDED))
+                self._set(self.db, "suspect", path)
+        return count
 
     # --- what has changed ------------------------------------------------------------------
 
-    def changes(self) -> Changes:
-        """What has changed on disk since the last pass, by times, sizes and names."""
+    def directories(self) -> list[str]:
+        """Those with files that are listed, relative to the project."""
+        return [path for (path,) in self.db.execute("SELECT path FROM directory")]
+
+    def changes(self, seen: Iterable[str] | None = None) -> Changes:
+        """What has changed on disk since the last pass, by times, sizes and names.
+
+        ``seen`` are the files and directories in which something has changed, where that is known.
+        """
         if not self.get("listed") or time.time() - float(self.get("listed")) > RELIST_S:
             return Changes(unlisted=True)
         changed, gone, size = list[str](), list[str](), 0
-        for path, stamp in self.db.execute("SELECT path, stamp FROM file"):
+        for path, stamp in self._of("SELECT path, stamp FROM file", seen):
             now, size_now = self._stamp(path)
             if not now:
                 gone.append(path)
@@ -150,9 +207,15 @@ class MapIndex:
                 size += size_now
         unlisted = any(
             self._directory(path, mtime, names)
-            for path, mtime, names in self.db.execute("SELECT * FROM directory").fetchall()
+            for path, mtime, names in self._of("SELECT * FROM directory", seen)
         )
         return Changes(tuple(changed), tuple(gone), unlisted, size)
+
+    def _of(self, select: str, paths: Iterable[str] | None) -> list[tuple[Any, ...]]:
+        if paths is None:
+            return self.db.execute(select).fetchall()
+        rows = (self.db.execute(f"{select} WHERE path = ?", (path,)).fetchone() for path in paths)
+        return [row for row in rows if row]
 
     def _stamp(self, path: str) -> tuple[str, int]:
         try:
@@ -174,19 +237,29 @@ class MapIndex:
             return True
         if now == mtime:
             return False
-        if self._names(path) != names:
+        found, is_ruled = self._names(path)
+        if found != names:
             return True
-        self.db.execute("UPDATE directory SET mtime = ? WHERE path = ?", (now, path))
+        if not is_ruled:
+            self.db.execute("UPDATE directory SET mtime = ? WHERE path = ?", (now, path))
         return False
 
-    def _names(self, path: str) -> bytes:
+    def _names(self, path: str) -> tuple[bytes, bool]:
+        """What stands for the names in a directory, and whether files there say what is ignored."""
+        rules = list[str]()
         try:
             with os.scandir(self._full(path)) as entries:
                 found = sorted(entry.name for entry in entries)
+            rules = [
+                self._stamp(f"{path}/{name}" if path else name)[0]
+                for name in found
+                if name in IGNORE_FILES
+            ]
         except OSError:
             found = []
-        text = "\0".join(name for name in found if not name.startswith((".git", ".#", "#")))
-        return hashlib.blake2b(os.fsencode(text), digest_size=8).digest()
+        names = [name for name in found if not name.startswith((".git", ".#", "#"))]
+        text = "\0".join((*names, *rules))
+        return hashlib.blake2b(os.fsencode(text), digest_size=8).digest(), bool(rules)
 
     # --- a pass ----------------------------------------------------------------------------
 
@@ -200,6 +273,7 @@ class MapIndex:
         if listed is not None:
             changes = self._against(listed)
         self._forget(changes.gone)
+        self._set(self.db, "waiting", str(len(changes.changed)))
         left = len(changes.changed)
         for number in range(0, len(changes.changed), _COMMIT_EVERY):
             if time.monotonic() > until:
@@ -216,10 +290,29 @@ class MapIndex:
             left -= done
         with self._transaction():
             self._set(self.db, "waiting", str(left))
+            self._set(self.db, "suspect", "")
+            moved = int(self.get("unranked") or 0) + len(changes.changed) + len(changes.gone)
+            self._set(self.db, "unranked", str(moved))
+            self._set(self.db, "symbols", str(self._one("SELECT COUNT(*) FROM symbol")))
             if listed is not None:
                 self._keep_directories(listed)
                 self._set(self.db, "listed", str(begun if not left else 0.0))
         return left
+
+    def _one(self, select: str) -> int:
+        found: int = self.db.execute(select).fetchone()[0]
+        return found
+
+    @property
+    def needs_ranks(self) -> bool:
+        """Whether so much has changed that what is used most may be another."""
+        return int(self.get("unranked") or 0) * _WORTH_RANKING > self._one(
+            "SELECT COUNT(*) FROM file"
+        )
+
+    def ranked(self) -> None:
+        """All that is there has its rank."""
+        self._set(self.db, "unranked", "0")
 
     def _against(self, listed: Sequence[str]) -> Changes:
         known = dict(self.db.execute("SELECT path, stamp FROM file"))
@@ -241,8 +334,9 @@ class MapIndex:
         self.db.execute("DELETE FROM directory")
         for path in paths:
             with contextlib.suppress(OSError):
-                mtime = os.lstat(self._full(path)).st_mtime_ns
-                row = (path, mtime, self._names(path))
+                names, is_ruled = self._names(path)
+                mtime = -1 if is_ruled else os.lstat(self._full(path)).st_mtime_ns
+                row = (path, mtime, names)
                 self.db.execute("INSERT INTO directory VALUES (?, ?, ?)", row)
 
     @contextlib.contextmanager
@@ -278,6 +372,7 @@ class MapIndex:
         row = self.db.execute("SELECT hash, language FROM file WHERE path = ?", (path,)).fetchone()
         if row is not None and row[0] == digest and row[1]:
             return stamp, digest, None
+        self._about_to_read(path)
         return stamp, digest, parse(path, source)
 
     def _content(self, path: str) -> tuple[bytes, str]:
@@ -318,30 +413,44 @@ class MapIndex:
             " language = excluded.language, note = excluded.note RETURNING id",
             row,
         ).fetchone()[0]
-        texts = {each.name for each in found.definitions} | {name for name, _ in found.uses}
+        texts = {each.name for each in found.definitions} | {name for name, _, _ in found.uses}
         ids = self._name_ids(texts)
         self.db.executemany(
-            "INSERT INTO symbol (file, name, kind, line, end, container) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO symbol (file, name, kind, line, end, container, bases)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
-                (file, ids[each.name], each.kind, each.line, each.end, each.container)
+                (file, ids[each.name], each.kind, each.line, each.end, each.container, each.bases)
                 for each in found.definitions
             ),
         )
         self.db.executemany(
-            "INSERT INTO used VALUES (?, ?, ?, ?)",
+            "INSERT INTO used VALUES (?, ?, ?, ?, ?)",
             (
-                (ids[name], how, file, " ".join(map(str, lines)))
-                for (name, how), lines in found.uses.items()
+                (ids[name], how, file, owner, " ".join(map(str, lines)))
+                for (name, how, owner), lines in found.uses.items()
             ),
         )
 
     def _name_ids(self, texts: Iterable[str]) -> dict[str, int]:
-        ordered = sorted(texts)
-        self.db.executemany(
-            "INSERT OR IGNORE INTO name (text) VALUES (?)", ((text,) for text in ordered)
-        )
-        find = "SELECT id FROM name WHERE text = ?"
-        return {text: self.db.execute(find, (text,)).fetchone()[0] for text in ordered}
+        ids = dict[str, int]()
+        for text in sorted(texts):
+            row = self.db.execute("SELECT id FROM name WHERE text = ?", (text,)).fetchone()
+            if row is None:
+                added = self.db.execute("INSERT INTO name (text) VALUES (?)", (text,))
+                row = (added.lastrowid,)
+                self.db.execute("INSERT INTO part (rowid, text) VALUES (?, ?)", (*row, text))
+            ids[text] = row[0]
+        return ids
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _require_version(db: sqlite3.Connection) -> None:

@@ -1,12 +1,14 @@
 """One file as what it defines and the names that it uses (MEM-3).
 
-Law: pure and bounded: so many definitions and uses are kept of a file and no more, and the result
-says so. What has no grammar is read as text, where comments count as code.
+Law: pure and bounded: so many definitions and uses are kept of a file and no more, one that takes
+too long is given up, and the result says so. What has no grammar is read as text, where comments
+count as code.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,9 +23,25 @@ if TYPE_CHECKING:
 MAX_DEFINITIONS = 20_000
 MAX_USES = 200_000
 MAX_NAME = 200
+PARSE_S = 5.0
+GIVEN_UP = "too hard to parse"
+_MARKS = re.compile(rb"[^\w\"']{500,}")
+_MAX_MARKS = 4_000  # side by side; a query takes time that grows by their square
+_CHUNK_BYTES = 64 * 1024
 USE, MEMBER, IMPORT = range(3)
 """How a name is used: alone, as a member of something, in an import."""
 _CLASSES = frozenset({"class", "interface", "struct", "enum", "trait", "container"})
+_MAX_BASES_CHARS = 400
+_BASES = re.compile(
+    r"<[^<>]*>|\[[^\[\]]*\]|\{.*|\w+\s*=[^,)]*|\b(?:extends|implements|public|private|virtual)\b",
+    re.DOTALL,
+)
+_NAMES = re.compile(r"[^\W\d]\w*")
+_WORD_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")
+_LINKS = (b"?.", b".", b"->", b"::")
+_BEFORE_BYTES = 250
+OWN, TEXT = "this", '"'
+"""What a member belongs to: the object itself, without a word for it; a text."""
 _PATH_WORDS = re.compile(r"[\w-]+")
 _WORD = re.compile(r"(\.|->|::)?\s*\b([A-Za-z_]\w{2,199})\b")
 _TEXT_DEFINITION = re.compile(
@@ -44,27 +62,34 @@ _TEXT_KINDS = {
 
 
 class Definition(NamedTuple):
-    """What a file defines; lines count from 1, ``container`` is what it is inside of."""
+    """What a file defines; lines count from 1, ``container`` is what it is inside of.
+
+    ``bases`` are the names that stand between the name of a class and its body.
+    """
 
     name: str
     kind: str
     line: int
     end: int
     container: str
+    bases: str = ""
 
 
 @dataclass(slots=True)
 class Parsed:
-    """What was found in a file. ``uses``: the lines by name and how it is used."""
+    """What was found in a file.
+
+    ``uses``: the lines by name, how it is used, and what it is a member of, where that is one name.
+    """
 
     language: str
     definitions: list[Definition] = field(default_factory=list)
-    uses: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    uses: dict[tuple[str, int, str], list[int]] = field(default_factory=dict)
     note: str = ""
 
-    def use(self, name: str, how: int, line: int) -> None:
+    def use(self, name: str, how: int, line: int, of: str = "") -> None:
         """Remember a use; a line counts once."""
-        lines = self.uses.setdefault((name, how), [])
+        lines = self.uses.setdefault((name, how, of), [])
         if not lines or lines[-1] != line:
             lines.append(line)
 
@@ -99,30 +124,47 @@ class _Span(NamedTuple):
 def _as_tree(language: Language, queries: Queries, source: bytes) -> Parsed:
     from tree_sitter import Parser, QueryCursor
 
-    tree = Parser(queries.grammar).parse(source)
+    until = time.monotonic() + PARSE_S
+    if any(len(run) > _MAX_MARKS for run in _MARKS.findall(source)):
+        return Parsed("", note=GIVEN_UP)
+
+    def is_late(*_: object) -> bool:
+        return time.monotonic() > until
+
+    def chunk(offset: int, _: object) -> bytes:
+        return source[offset : offset + _CHUNK_BYTES]
+
+    try:
+        tree = Parser(queries.grammar).parse(chunk, progress_callback=is_late)
+    except (
+        ValueError
+    ):  # https://tree-sitter.github.io/py-tree-sitter/classes/tree_sitter.Parser.html
+        return Parsed("", note=GIVEN_UP)
     found = Parsed(language.name)
     matches = QueryCursor(queries.definitions).matches(tree.root_node)
-    names = _define(found, (captures for _, captures in matches))
-    captures = QueryCursor(queries.uses).captures(tree.root_node)
-    _use(found, captures, names)
+    captures = {} if is_late() else QueryCursor(queries.uses).captures(tree.root_node)
+    if is_late():
+        return Parsed("", note=GIVEN_UP)
+    names = _define(found, (captures for _, captures in matches), source)
+    _use(found, captures, names, source)
     return found
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
+def _text(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
 def _spans(
-    matches: Iterable[dict[str, list[Node]]],
+    matches: Iterable[dict[str, list[Node]]], source: bytes
 ) -> dict[int, tuple[_Span, Node, Node, str]]:
     """Each definition by the place of its name: the nodes of name and all, what it is of."""
     spans: dict[int, tuple[_Span, Node, Node, str]] = {}
     for captures in matches:
         name_node = captures["name"][0]
-        given = _text(captures["of"][0]) if "of" in captures else ""
+        given = _text(captures["of"][0], source) if "of" in captures else ""
         kind = next(kind for kind in captures if kind not in {"name", "of"})
         whole, place = captures[kind][0], name_node.start_byte
-        span = _Span(whole.start_byte, whole.end_byte, _text(name_node), kind)
+        span = _Span(whole.start_byte, whole.end_byte, _text(name_node, source), kind)
         if not 0 < len(span.name) <= MAX_NAME:
             continue
         if place not in spans or spans[place][0].kind == "constant":  # const f = () => ...
@@ -130,9 +172,20 @@ def _spans(
     return spans
 
 
-def _define(found: Parsed, matches: Iterable[dict[str, list[Node]]]) -> dict[int, str]:
+def _bases(name_node: Node, whole: Node, source: bytes) -> str:
+    """The names between that of a class and its body."""
+    body = whole.child_by_field_name("body")
+    start = name_node.end_byte
+    end = body.start_byte if body is not None else source.find(b"\n", start)
+    text = source[start : max(start, min(end, start + _MAX_BASES_CHARS))].decode("utf-8", "replace")
+    return " ".join(dict.fromkeys(_NAMES.findall(_BASES.sub(" ", text))))
+
+
+def _define(
+    found: Parsed, matches: Iterable[dict[str, list[Node]]], source: bytes
+) -> dict[int, str]:
     """Add the definitions; returns their names by the places where these stand."""
-    spans = _spans(matches)
+    spans = _spans(matches, source)
     inside: list[_Span] = []
     for span, name_node, whole, given in sorted(
         spans.values(), key=lambda each: (each[0].start, -each[0].end)
@@ -150,17 +203,38 @@ def _define(found: Parsed, matches: Iterable[dict[str, list[Node]]]) -> dict[int
         kind = "method" if of_class and span.kind == "function" else span.kind
         container = given or (around.name if around is not None else "")
         line, end = name_node.start_point.row + 1, whole.end_point.row + 1
-        found.definitions.append(Definition(span.name, kind, line, end, container))
+        bases = _bases(name_node, whole, source) if span.kind in _CLASSES else ""
+        found.definitions.append(Definition(span.name, kind, line, end, container, bases))
     return {place: entry[0].name for place, entry in spans.items() if entry[0].kind != "container"}
 
 
-def _use(found: Parsed, captures: dict[str, list[Node]], defined: dict[int, str]) -> None:
+def _of(source: bytes, place: int) -> str:
+    """What the member at ``place`` belongs to, where that is a name; see ``Parsed``."""
+    before = source[max(0, place - _BEFORE_BYTES) : place].rstrip()
+    link = next((each for each in _LINKS if before.endswith(each)), b"")
+    if not link:
+        return OWN
+    before = before[: -len(link)].rstrip()
+    if before.endswith(b"super()"):
+        return "super"
+    if before.endswith((b'"', b"'", b"`")):
+        return TEXT
+    start = end = len(before)
+    while start and before[start - 1] in _WORD_BYTES:
+        start -= 1
+    chained = before[:start].rstrip().endswith(_LINKS)
+    return "" if chained else before[start:end].decode()
+
+
+def _use(
+    found: Parsed, captures: dict[str, list[Node]], defined: dict[int, str], source: bytes
+) -> None:
     for node in captures.get("path", ()):
-        for word in _PATH_WORDS.findall(_text(node)):
+        for word in _PATH_WORDS.findall(_text(node, source)):
             found.use(word[:MAX_NAME], IMPORT, node.start_point.row + 1)
     taken = set(defined)
     taken.update(node.start_byte for node in captures.get("skip", ()))
-    bound = _Bound(captures, set(defined))
+    bound = _Bound(captures, set(defined), source)
     taken |= bound.places
     ordered: list[tuple[int, int, Node]] = []
     for how, kind in ((IMPORT, "import"), (MEMBER, "member"), (USE, "use")):
@@ -174,15 +248,16 @@ def _use(found: Parsed, captures: dict[str, list[Node]], defined: dict[int, str]
         if number == MAX_USES:
             found.note = f"only the names of its first {MAX_USES:,} uses"
             break
-        name = _text(node)
+        name = _text(node, source)
         if len(name) <= MAX_NAME and not (how == USE and bound.holds(name, place)):
-            found.use(name, how, node.start_point.row + 1)
+            of = _of(source, place) if how == MEMBER else ""
+            found.use(name, how, node.start_point.row + 1, of)
 
 
 class _Bound:
     """Names that belong to a function: its parameters and variables."""
 
-    def __init__(self, captures: dict[str, list[Node]], defined: set[int]) -> None:
+    def __init__(self, captures: dict[str, list[Node]], defined: set[int], source: bytes) -> None:
         self.places: set[int] = set()
         scopes = sorted((node.start_byte, node.end_byte) for node in captures.get("scope", ()))
         self._starts = [start for start, _ in scopes]
@@ -193,7 +268,7 @@ class _Bound:
             place = node.start_byte
             scope = self._scope(place)
             if scope >= 0 and place not in defined:
-                self._names[scope].add(_text(node))
+                self._names[scope].add(_text(node, source))
                 self.places.add(place)
 
     def _parents(self) -> Iterator[int]:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from agentcli.codemap.grammars import LANGUAGES, queries_of
-from agentcli.codemap.graph import Graph
 from agentcli.codemap.index import Changes, MapIndex
+from agentcli.codemap.ranking import rank
 
 _MEMORY_BYTES = 1536 * 1024 * 1024
 _NICE = 10
+_FILE_S = 15.0
+"""A file that takes longer ends the process, which goes on without it; see ``MapIndex``."""
 _MAX_NAMES_BYTES = 64 * 1024 * 1024
 
 
@@ -37,10 +40,13 @@ def main() -> None:
     os.nice(_NICE)
     names = sys.stdin.buffer.read(_MAX_NAMES_BYTES).split(b"\0")
     index = MapIndex(Path(sys.argv[1]), Path(sys.argv[2]))
+    index.before_file = lambda: signal.setitimer(signal.ITIMER_REAL, _FILE_S)
     try:
         _take_up_grammars(index)
         index.update(Changes(), [os.fsdecode(name) for name in names if name])
-        Graph(index).rank()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if index.needs_ranks:
+            rank(index)
     finally:
         index.close()
 

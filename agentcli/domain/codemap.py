@@ -33,14 +33,15 @@ class UsedIn:
 
 @frozen
 class SymbolUses:
-    """Who uses ``symbol``.
+    """Who uses ``symbol``, and who ``may``: nothing tells these from uses of another of its name.
 
-    ``alike`` counts the other definitions of its name: a use may mean one of them.
+    ``alike`` counts the other definitions of its name.
     """
 
     symbol: Symbol
     uses: tuple[UsedIn, ...]
     alike: int = 0
+    may: tuple[UsedIn, ...] = ()
 
 
 @frozen

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
-from agentcli.domain.codemap import MapState, Symbol, SymbolUses
+from agentcli.domain.codemap import MapState, Symbol, SymbolUses, UsedIn
 from agentcli.domain.errors import AgentError
 from agentcli.domain.tools import Asks, CodeMap, ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
@@ -25,6 +25,7 @@ from agentcli.tools.files.paths import (
 A = TypeVar("A", bound=BaseModel)
 MAX_SHOWN = 50
 MAX_LINES_SHOWN = 20
+MAX_MAYBE = 20
 OVERVIEW_CHARS = 8_000
 """About 2,000 tokens."""
 _NO_CODE = "The map has no code files below the working directory. Use grep_files."
@@ -198,15 +199,21 @@ class ReferencesTool(_MapTool[ReferencesArguments]):
 
 def _uses(found: SymbolUses) -> Iterable[str]:
     yield f"{_line(found.symbol)}, used in:"
-    for use in found.uses:
-        lines = ", ".join(map(str, use.lines[:MAX_LINES_SHOWN]))
-        more = len(use.lines) - MAX_LINES_SHOWN
-        yield f"  {escaped(use.path)}:{lines}" + (f" and {more} more" if more > 0 else "")
+    yield from map(_used_in, found.uses)
     if not found.uses:
         yield "  nothing that the map knows of"
-    if found.alike:
+    if found.may:
         count = f"{found.alike:,} other definition{'s' * (found.alike != 1)}"
-        yield f"  [{count} of the same name: some of these lines may mean another]"
+        yield f"  maybe ({count} of the same name, and what this is a member of is not known):"
+        yield from map(_used_in, found.may[:MAX_MAYBE])
+        if len(found.may) > MAX_MAYBE:
+            yield f"  and {len(found.may) - MAX_MAYBE:,} more files"
+
+
+def _used_in(use: UsedIn) -> str:
+    lines = ", ".join(map(str, use.lines[:MAX_LINES_SHOWN]))
+    more = len(use.lines) - MAX_LINES_SHOWN
+    return f"  {escaped(use.path)}:{lines}" + (f" and {more} more" if more > 0 else "")
 
 
 TOOLS = (SymbolsTool(), ReferencesTool())

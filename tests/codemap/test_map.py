@@ -6,15 +6,20 @@ import asyncio
 import os
 import sqlite3
 import stat
+import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from agentcli.app import codemap
 from agentcli.app.codemap import MapFailed, ProjectMap
-from agentcli.codemap.graph import Graph, pagerank
+from agentcli.codemap import watch
+from agentcli.codemap.graph import Graph
 from agentcli.codemap.index import MAX_FILE_BYTES, MapIndex, map_file
+from agentcli.codemap.ranking import pagerank
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.codemap import MapState
 
@@ -33,7 +38,7 @@ class Shop:
         self.root, self.maps = root, maps
         for name, text in SHOP.items():
             self.write(name, text)
-        self.map = ProjectMap(maps, root)
+        self.map = ProjectMap(maps, root.resolve())
 
     def write(self, name: str, text: str | bytes) -> Path:
         path = self.root / name
@@ -96,19 +101,6 @@ def test_a_line_means_what_it_defines_or_uses_or_is_inside_of(shop: Shop) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.spec("MEM-3")
-def test_an_edit_a_new_file_and_a_deleted_one_are_seen_at_once(shop: Shop) -> None:
-    assert shop.titles("fresh") == []
-    shop.write("shop/views.py", "def fresh(): pass\n")
-    assert shop.titles("fresh") == ["shop/views.py:1 function fresh"]
-    assert shop.titles("show") == []
-    shop.write("shop/new/deep.py", "def fresh_too(): pass\n")
-    assert shop.titles("fresh_too") == ["shop/new/deep.py:1 function fresh_too"]
-    (shop.root / "shop/cart.py").unlink()
-    assert shop.titles("price") == []
-    assert shop.uses("Cart") == {"shop/other.py:1": {"shop/other.py": (4,)}}
-
-
 @pytest.mark.spec("MEM-3")
 def test_what_has_not_changed_is_not_read_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
@@ -239,3 +231,153 @@ def test_ranks_sum_to_one_and_go_to_what_is_used() -> None:
 @pytest.mark.spec("MEM-3")
 def test_the_overview_has_first_what_others_use(shop: Shop) -> None:
     assert shop.titles("")[0].startswith("shop/cart.py:")
+
+
+# --- what has changed --------------------------------------------------------------------------
+
+
+@pytest.mark.spec("MEM-3")
+@pytest.mark.parametrize(
+    "is_told", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["watched", "looked at"]
+)
+def test_every_kind_of_change_is_seen_by_the_next_question(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
+) -> None:
+    if not is_told:
+        monkeypatch.setattr(watch, "MAX_WATCHED", 0)
+    shop.write(".gitignore", "")
+    assert shop.titles("fresh") == shop.titles("fresh") == []
+    for number, change in enumerate(
+        (
+            lambda: shop.write("shop/views.py", "def fresh(): pass\n"),
+            lambda: shop.write("deep/er/here.py", "def fresh(): pass\n"),
+            lambda: (shop.root / "shop").rename(shop.root / "store"),
+            lambda: (shop.root / "store/cart.py").unlink(),
+            lambda: shop.write(".gitignore", "deep\n"),
+        )
+    ):
+        change()
+        found = [title.partition(":")[0] for title in shop.titles("fresh")]
+        assert (
+            sorted(found)
+            == [
+                ["shop/views.py"],
+                ["deep/er/here.py", "shop/views.py"],
+                ["deep/er/here.py", "store/views.py"],
+                ["deep/er/here.py", "store/views.py"],
+                ["store/views.py"],
+            ][number]
+        )
+        shop.titles("fresh")  # where it can be told, it is again
+    assert shop.uses("Cart") == {"store/other.py:1": {"store/other.py": (4,)}}
+
+
+@pytest.mark.spec("MEM-3")
+def test_where_the_kernel_tells_what_has_changed_nothing_else_is_looked_at(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.titles("Cart")
+    shop.titles("Cart")
+    (tree,) = shop.map._watch
+    if tree.seen() is None:
+        pytest.skip("not on this system or file system")
+    looked: list[str] = []
+    original = MapIndex._stamp
+
+    def stamp(self: MapIndex, path: str) -> tuple[str, int]:
+        looked.append(path)
+        return original(self, path)
+
+    monkeypatch.setattr(MapIndex, "_stamp", stamp)
+    shop.titles("Cart")
+    assert looked == []
+    shop.write("shop/views.py", "def fresh(): pass\n")
+    assert shop.titles("fresh") == ["shop/views.py:1 function fresh"]
+    assert set(looked) == {"shop/views.py"}
+    tree._take(struct.pack("iIII", 1, 0x4000, 0, 0))  # its queue ran over
+    assert not tree._take(struct.pack("iIII", 1, 0x4000, 0, 0))
+    tree.end()
+    assert tree.seen() is None
+    shop.write("shop/views.py", "def other(): pass\n")
+    assert shop.titles("fresh") == []
+
+
+CRASHING = """
+import os, signal, sys, time
+sys.path.append({place!r})
+from agentcli.codemap import index, worker
+plain = index.parse
+def parse(path, source):
+    if path.endswith("bad.py"):
+        os.abort()
+    if path.endswith("endless.py"):
+        time.sleep(600)
+    return plain(path, source)
+index.parse = parse
+worker._FILE_S = 0.3
+worker.main()
+"""
+
+
+@pytest.mark.spec("MEM-3", "SEC-13")
+def test_a_file_that_ends_the_process_that_reads_it_is_left_out_alone(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a_bad.py", "shop/endless.py"):
+        shop.write(name, "def never(): pass\n")
+    place = str(Path(__file__).parents[2])
+
+    def command(path: Path, root: Path) -> tuple[str, ...]:
+        code = CRASHING.format(place=place)
+        return (sys.executable, "-I", "-c", code, str(path), str(root))
+
+    monkeypatch.setattr(codemap, "command_of", command)
+    assert len(shop.titles("Cart")) == 2
+    assert shop.titles("never") == []
+    _, state = shop.ask(lambda graph: None)
+    assert (state.files, state.untold, state.waiting) == (6, 2, 0)
+    assert list(shop.maps.glob("*.reading")) == []
+    monkeypatch.undo()
+    shop.write("a_bad.py", "def never(): 1\n")  # it has changed: another try
+    assert shop.titles("never") == ["a_bad.py:1 function never"]
+
+
+# --- which of several --------------------------------------------------------------------------
+
+SHAPES = {
+    "shapes/base.py": "class Base:\n    def area(self): pass\n    def twice(self):\n        return self.area()\n",
+    "shapes/box.py": "from .base import Base\n\nclass Box(Base):\n    def area(self):\n        return super().area()\n",
+    "other/field.py": "import json\n\nclass Field:\n    def area(self): pass\n    def loads(self): pass\n    def size(self):\n        json.loads('x'); ', '.area()\n        return self.area()\n",
+    "use.py": "from shapes.box import Box\n\ndef go(thing):\n    Box.area(thing)\n    thing.area()\n    Box.twice()\n",
+}
+
+
+@pytest.mark.spec("MEM-3")
+def test_a_member_of_self_super_or_a_class_is_the_one_of_that_class(shop: Shop) -> None:
+    for name, text in SHAPES.items():
+        shop.write(name, text)
+    assert shop.uses("Base.area") == {
+        "shapes/base.py:2": {"shapes/base.py": (4,), "shapes/box.py": (5,)}
+    }
+    assert shop.uses("Box.area") == {"shapes/box.py:4": {"use.py": (4, 5)}}
+    assert shop.uses("Field.area") == {"other/field.py:4": {"other/field.py": (8,)}}
+    assert shop.uses("twice") == {"shapes/base.py:3": {"use.py": (6,)}}
+    assert shop.uses("loads") == {"other/field.py:5": {}}
+    found, _ = shop.ask(lambda graph: graph.references("area"))
+    may = {each.symbol.title: {use.path: use.lines for use in each.may} for each in found}
+    assert may["Field.area"] == {}
+    assert may["Box.area"]["shapes/base.py"] == (4,)  # it overrides what is called there
+
+
+@pytest.mark.spec("MEM-3")
+def test_of_one_name_in_two_packages_the_imported_one_is_meant(shop: Shop) -> None:
+    shop.write("one/__init__.py", "from .deep import Query\n")
+    shop.write("one/deep.py", "class Query: pass\n")
+    shop.write("two/deep.py", "class Query: pass\n")
+    shop.write("main.py", "from one import Query\nQuery()\n")
+    shop.write("second.py", "import two.deep\ntwo.deep.Query()\n")
+    shop.write("free.py", "from elsewhere import Query\nQuery()\n")
+    assert shop.uses("Query") == {
+        "one/deep.py:1": {"main.py": (1, 2), "one/__init__.py": (1,)},
+        "two/deep.py:1": {"second.py": (2,)},
+    }

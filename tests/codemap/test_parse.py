@@ -6,7 +6,7 @@ import pytest
 
 from agentcli.codemap import parse as parsing
 from agentcli.codemap.grammars import LANGUAGES, queries_of
-from agentcli.codemap.parse import IMPORT, MEMBER, USE, parse
+from agentcli.codemap.parse import IMPORT, MEMBER, USE, Parsed, parse
 
 PYTHON = """\
 from x.y import Base, other
@@ -99,6 +99,13 @@ CASES = {
 }
 
 
+def pairs(found: Parsed) -> dict[tuple[str, int], list[int]]:
+    merged: dict[tuple[str, int], list[int]] = {}
+    for (name, how, _), lines in found.uses.items():
+        merged[name, how] = sorted({*merged.get((name, how), []), *lines})
+    return merged
+
+
 @pytest.mark.spec("MEM-3")
 def test_python_definitions_have_their_places_and_locals_are_no_uses() -> None:
     found = parse("a.py", PYTHON.encode())
@@ -109,7 +116,7 @@ def test_python_definitions_have_their_places_and_locals_are_no_uses() -> None:
         ("go", "method", 5, 7, "A"),
         ("helper", "function", 8, 8, ""),
     ]
-    assert found.uses == {
+    assert pairs(found) == {
         ("x", IMPORT): [1], ("y", IMPORT): [1], ("Base", IMPORT): [1], ("other", IMPORT): [1],
         ("Base", USE): [3], ("LIMIT", USE): [5], ("run", MEMBER): [6], ("size", MEMBER): [6],
         ("helper", USE): [7],
@@ -123,8 +130,8 @@ def test_definitions_and_uses_of_a_language(name: str) -> None:
     found = parse(name, source.encode())
     assert defined <= {(each.name, each.kind, each.container) for each in found.definitions}
     if not found.note:  # a grammar that is not installed leaves text
-        assert used <= set(found.uses)
-        assert ("k", USE) not in found.uses or name == "a.kt"
+        assert used <= set(pairs(found))
+        assert ("k", USE) not in pairs(found) or name == "a.kt"
 
 
 @pytest.mark.spec("MEM-3")
@@ -163,3 +170,24 @@ def test_definitions_and_uses_of_one_file_are_bounded(monkeypatch: pytest.Monkey
         assert len(found.definitions) == 10
         assert sum(map(len, found.uses.values())) <= 5
         assert found.note
+
+
+@pytest.mark.spec("MEM-3", "SEC-13")
+def test_what_is_too_hard_is_given_up_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for source in (b"(" * 100_000, b"x = 1\n" + b"[{(" * 20_000):
+        assert parse("a.py", source).note == parsing.GIVEN_UP
+    monkeypatch.setattr(parsing, "PARSE_S", -1.0)
+    assert parse("a.py", b"x = 1\n" * 10_000).note == parsing.GIVEN_UP
+
+
+@pytest.mark.spec("MEM-3")
+def test_a_use_of_a_member_knows_what_it_is_a_member_of() -> None:
+    source = "class A(b.B, C[D], metaclass=M):\n  def f(self, k): self.go(k.x, super().y, p.q.z, '-'.w)\n"
+    found = parse("a.py", source.encode())
+    assert found.definitions[0].bases == "b B C"
+    owners = {name: owner for name, how, owner in found.uses if how == MEMBER}
+    assert owners == {"B": "b", "go": "self", "x": "k", "y": "super", "q": "p", "z": "", "w": '"'}
+    java = parse("A.java", b"class A<T> extends B<C> implements D { void f() { go(); this.x(); } }")
+    if not java.note:
+        assert java.definitions[0].bases == "B D"
+        assert {("go", MEMBER, "this"), ("x", MEMBER, "this")} <= set(java.uses)

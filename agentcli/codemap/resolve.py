@@ -1,0 +1,310 @@
+"""Which definition of a name a use means: by its place, imports, classes and their bases (MEM-3).
+
+Types are not known. So a use has definitions that it means, or, where several fit and nothing tells
+them apart, some that it may mean. What a file imports is a set of words; a definition fits the
+more of its directories and its file are among them. ``self.name`` is looked up in the class around
+it and in its bases, ``Class.name`` in that class, ``module.name`` in files of that name.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from agentcli.codemap.grammars import LANGUAGES
+from agentcli.codemap.parse import IMPORT, MEMBER, OWN, TEXT
+from agentcli.domain.codemap import Symbol
+
+SYMBOL = (
+    "SELECT symbol.id, name.text, symbol.kind, file.path, symbol.line, symbol.end,"
+    " symbol.container, symbol.rank, file.id, file.language, symbol.bases FROM symbol"
+    " JOIN name ON name.id = symbol.name JOIN file ON file.id = symbol.file"
+)
+MEMBERS = frozenset({"method", "field"})
+CLASSES = frozenset({"class", "interface", "struct", "enum", "trait"})
+_SELF = frozenset({OWN, "self", "cls", "Self", "static"})
+_ABOVE = frozenset({"super", "parent", "base"})
+_BY_IMPORT = frozenset(language.name for language in LANGUAGES if not language.shares)
+_NO_MODULE = frozenset({"__init__", "index", "mod", "lib", "main"})
+_MAX_BASES, _MAX_OVERRIDES, _MAX_LEVELS = 100, 50, 12
+_SAME_DIRECTORY, _ABOVE_IT, _OWN_FILE = 0.5, 0.25, 100.0
+Rows = Sequence["SymbolRow"]
+
+
+class SymbolRow(NamedTuple):
+    """A definition as ``SYMBOL`` selects it."""
+
+    id: int
+    name: str
+    kind: str
+    path: str
+    line: int
+    end: int
+    container: str
+    rank: float
+    file: int
+    language: str
+    bases: str = ""
+
+    @property
+    def symbol(self) -> Symbol:
+        """For those who ask."""
+        return Symbol(
+            self.name, self.kind, self.path, self.line, self.end, self.container, self.rank
+        )
+
+
+class FileUse(NamedTuple):
+    """A file uses a name so: ``owner`` is what the name is a member of, where that is one name."""
+
+    how: int
+    owner: str
+    file: int
+    path: str
+    language: str
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it depends on the line what is meant: on the class around it."""
+        return self.owner in _SELF or self.owner in _ABOVE
+
+
+class Meant(NamedTuple):
+    """What a use means, and what it may mean."""
+
+    sure: Rows = ()
+    maybe: Rows = ()
+
+
+class Resolver:
+    """Looks up definitions. It keeps what it has read of the map, so it lives for one question."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._imports: dict[int, frozenset[str]] = {}
+        self._modules: dict[str, tuple[frozenset[str], str, str]] = {}
+        self._classes: dict[int, list[tuple[int, int, str]]] = {}
+        self._bases: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, tuple[bool, bool]] = {}
+
+    # --- what the map knows ----------------------------------------------------------------
+
+    def imports(self, file: int) -> frozenset[str]:
+        """The words of the imports of a file."""
+        if file not in self._imports:
+            rows = self._db.execute(
+                "SELECT name.text FROM used JOIN name ON name.id = used.name"
+                " WHERE used.file = ? AND used.how = ?",
+                (file, IMPORT),
+            )
+            self._imports[file] = frozenset(text for (text,) in rows)
+        return self._imports[file]
+
+    def learn_imports(self, name: str) -> None:
+        """Those of all files that use ``name``, at once."""
+        rows = self._db.execute(
+            "SELECT used.file, name.text FROM used JOIN name ON name.id = used.name"
+            " WHERE used.how = ? AND used.file IN (SELECT used.file FROM used"
+            " JOIN name ON name.id = used.name WHERE name.text = ?)",
+            (IMPORT, name),
+        )
+        found: dict[int, set[str]] = defaultdict(set)
+        for file, text in rows:
+            found[file].add(text)
+        self._imports = {file: frozenset(words) for file, words in found.items()}
+
+    def _place(self, path: str) -> tuple[frozenset[str], str, str]:
+        """Words that an import of the file has, its directory, its own word."""
+        if path not in self._modules:
+            directory, _, name = path.rpartition("/")
+            stem = name.rpartition(".")[0] or name
+            parts = frozenset(directory.split("/")) - {""}
+            own = directory.rpartition("/")[2] if stem in _NO_MODULE else stem
+            self._modules[path] = parts | {own}, directory, own
+        return self._modules[path]
+
+    def _around(self, file: int, line: int) -> str:
+        """The innermost class around a line."""
+        if file not in self._classes:
+            marks = ", ".join("?" * len(CLASSES))
+            self._classes[file] = self._db.execute(
+                "SELECT symbol.line, symbol.end, name.text FROM symbol JOIN name"  # noqa: S608 - marks
+                f" ON name.id = symbol.name WHERE symbol.file = ? AND symbol.kind IN ({marks})"
+                " ORDER BY symbol.line",
+                (file, *sorted(CLASSES)),
+            ).fetchall()
+        inside = [name for start, end, name in self._classes[file] if start <= line <= end]
+        return inside[-1] if inside else ""
+
+    def _bases_of(self, name: str) -> tuple[str, ...]:
+        if name not in self._bases:
+            rows = self._db.execute(
+                "SELECT symbol.bases FROM symbol JOIN name ON name.id = symbol.name"
+                " WHERE name.text = ? AND symbol.bases <> '' LIMIT 20",
+                (name,),
+            )
+            words = dict.fromkeys(word for (text,) in rows for word in text.split())
+            self._bases[name] = tuple(word for word in words if word != name)
+        return self._bases[name]
+
+    def _levels(self, names: Iterable[str]) -> Iterable[set[str]]:
+        """``names``, their bases, the bases of these and so on."""
+        seen = level = set(names)
+        for _ in range(_MAX_LEVELS):
+            if not level or len(seen) > _MAX_BASES:
+                return
+            yield level
+            level = {base for name in sorted(level) for base in self._bases_of(name)} - seen
+            seen = seen | level
+
+    def _defines(self, name: str) -> tuple[bool, bool]:
+        """Whether the project has a class of that name, and anything at all outside of classes."""
+        if name not in self._known:
+            kinds = {
+                kind
+                for (kind,) in self._db.execute(
+                    "SELECT DISTINCT symbol.kind FROM symbol JOIN name ON name.id = symbol.name"
+                    " WHERE name.text = ?",
+                    (name,),
+                )
+            }
+            self._known[name] = bool(kinds & CLASSES), bool(kinds - MEMBERS)
+        return self._known[name]
+
+    def forget(self, file: int) -> None:
+        """Drop what is known of the file ``file``."""
+        self._imports.pop(file, None)
+        self._classes.pop(file, None)
+
+    # --- what is meant ---------------------------------------------------------------------
+
+    def meant(self, rows: Rows, use: FileUse, line: int) -> Meant:
+        """Which of ``rows``, the definitions of a name in its family, its use in ``line`` means."""
+        if not rows:
+            return Meant()
+        if use.how == MEMBER:
+            return self._member(rows, use, line)
+        free = [row for row in rows if row.kind not in MEMBERS]
+        top = [row for row in free if not row.container]
+        if use.how == IMPORT:
+            return self._best(top, use, needs_word=True)
+        by_import = use.language in _BY_IMPORT
+        own = [row for row in (free if by_import else rows) if row.file == use.file]
+        if own:
+            return Meant(own)
+        if by_import:
+            is_imported = bool(top) and top[0].name in self.imports(use.file)
+            return self._best(top if is_imported else (), use, needs_word=True)
+        return self._best(top or (free if len(rows) == 1 else ()), use)
+
+    def _score(self, row: SymbolRow, use: FileUse) -> float:
+        """How well the place of a definition fits what a file imports and where it is."""
+        if row.file == use.file:
+            return _OWN_FILE
+        words, directory, _ = self._place(row.path)
+        score = float(len(words & self.imports(use.file)))
+        _, here, _ = self._place(use.path)
+        if directory == here:
+            score += _SAME_DIRECTORY
+        elif here.startswith(f"{directory}/" if directory else ""):
+            score += _ABOVE_IT
+        return score
+
+    def _best(self, rows: Rows, use: FileUse, *, needs_word: bool = False) -> Meant:
+        """Those that fit best; several are a maybe."""
+        if len(rows) <= 1 and not needs_word:
+            return Meant(rows)
+        scores = [self._score(row, use) for row in rows]
+        top = max(scores, default=0.0)
+        if needs_word and top <= 0:
+            return Meant()
+        best = [row for row, score in zip(rows, scores, strict=True) if score == top]
+        one_place = len({(row.file, row.container) for row in best}) == 1
+        return Meant(best) if one_place else Meant((), best)
+
+    def _member(self, rows: Rows, use: FileUse, line: int) -> Meant:
+        owner = use.owner
+        members = [row for row in rows if row.kind in MEMBERS]
+        if owner == TEXT:
+            return Meant()
+        if use.is_inside:
+            around = self._around(use.file, line)
+            if around:
+                start = self._bases_of(around) if owner in _ABOVE else (around,)
+                return self._inherited(members, start, use)
+        elif owner:
+            is_class, is_known = self._defines(owner)
+            imported = owner in self.imports(use.file)
+            is_near = imported or use.language not in _BY_IMPORT
+            is_near = is_near or any(name == owner for *_, name in self._classes_in(use.file))
+            if is_class and is_near:
+                found = self._inherited(rows, (owner,), use)
+                if found.sure or found.maybe:
+                    return found
+            if imported:
+                free = [row for row in rows if row.kind not in MEMBERS and not row.container]
+                there = [row for row in free if owner in self._place(row.path)[0]]
+                if there:
+                    return self._best(there, use)
+                if not is_known:
+                    return Meant()  # what it belongs to is none of the project's
+        return self._unknown(rows, members, use)
+
+    def _classes_in(self, file: int) -> list[tuple[int, int, str]]:
+        self._around(file, 0)
+        return self._classes[file]
+
+    def _inherited(self, rows: Rows, start: Iterable[str], use: FileUse) -> Meant:
+        """What a member of these classes means: theirs or the next above, maybe an override."""
+        by_class: dict[str, list[SymbolRow]] = defaultdict(list)
+        for row in rows:
+            by_class[row.container].append(row)
+        first = set(start)
+        below: list[SymbolRow] = []
+        if len(by_class) <= _MAX_OVERRIDES:
+            for name in sorted(by_class.keys() - first):
+                above = {each for level in self._levels([name]) for each in level}
+                below += by_class[name] if first & above else ()
+        for level in self._levels(first):
+            here = [row for name in sorted(level) for row in by_class.get(name, ()) if name]
+            if here:
+                found = self._best(here, use)
+                return Meant(found.sure, (*found.maybe, *below))
+        return Meant(below) if len(below) == 1 else Meant((), below)
+
+    def _unknown(self, rows: Rows, members: Rows, use: FileUse) -> Meant:
+        """What a member of something means of which nothing is known."""
+        imports = self.imports(use.file)
+        free = [
+            row
+            for row in rows
+            if row.kind not in MEMBERS
+            and (self._place(row.path)[2] in imports or (row.file == use.file and row.container))
+        ]
+        if len(rows) == 1:
+            return Meant(members or free)
+        near = [
+            row
+            for row in members
+            if row.file == use.file
+            or row.container in imports
+            or self._place(row.path)[2] in imports
+        ]
+        if use.owner == "" and free:
+            return self._best(free, use)
+        if len({row.container for row in near}) == 1 and not free:
+            return self._best(near, use)
+        return Meant((), (*(near or members), *free))
+
+
+def of_family(rows: Rows, language: str) -> Rows:
+    """Those that files in ``language`` use."""
+    family = _family(language)
+    return [row for row in rows if _family(row.language) == family]
+
+
+def _family(language: str) -> str:
+    """Languages whose files use each other's names."""
+    return {"typescript": "javascript", "tsx": "javascript", "c": "c++"}.get(language, language)
