@@ -458,7 +458,7 @@ _agentcli_complete() {
       commands='' ;;
     'help')
       options='--help -h'
-      commands='background batch chat commands configuration editors exit-codes extensions library map mcp one-shot providers review safety sessions telemetry worktrees architecture contract figures' ;;
+      commands='background batch benchmarks chat commands configuration editors exit-codes extensions library map mcp one-shot providers review safety sessions telemetry worktrees architecture contract figures' ;;
     'completions')
       options='--install --help -h'
       commands='bash zsh fish' ;;

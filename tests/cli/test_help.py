@@ -49,7 +49,7 @@ def test_links_to_other_topics_say_what_to_type() -> None:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        (("sefety",), "did you mean safety?"),
+        (("safetyy",), "did you mean safety?"),
         (("xyzzy",), "agent help lists them"),
         (("me", "fix", "it"), "if it is a prompt: agent -- help me fix it"),
         (("\x1b]0;title\x07safety",), "did you mean safety?"),
