@@ -19,7 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.app.attachments import attach
-from agentcli.app.boundary import hold_worktree, make_sandbox, policy_for, sandbox_banner
+from agentcli.app.boundary import (
+    hold_worktree,
+    make_sandbox,
+    policy_for,
+    sandbox_banner,
+)
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
 from agentcli.app.listeners import EarlyImports, Listeners, telemetry
 from agentcli.app.memory_start import project_memory
@@ -33,10 +38,7 @@ from agentcli.app.trust import holds_credentials
 from agentcli.config.redaction import Redactor
 from agentcli.config.seal import HomeSeal
 from agentcli.config.settings import Settings
-from agentcli.domain.errors import (
-    HistoryViolation,
-    UsageError,
-)
+from agentcli.domain.errors import HistoryViolation, UsageError
 from agentcli.domain.events import Outcome, QueueChanged
 from agentcli.domain.history import History, RepairReason, repair_results
 from agentcli.domain.messages import ImagePart
@@ -168,7 +170,7 @@ async def _build(
 
         closers = partial(_closers, replace(options, no_session=False))
         kept_in = None if options.no_session else files
-        return ParentSession(conversation, store, extensions, closers, kept_in, observer)
+        return ParentSession(conversation, store, extensions, closers, settings, kept_in, observer)
 
     def arrived(item: QueuedInput) -> None:
         """A message of a background run waits in the file (BG-5)."""

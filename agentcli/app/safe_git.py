@@ -13,6 +13,8 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -22,6 +24,8 @@ from agentcli.domain.errors import ConfigError
 from agentcli.domain.tools import real_path
 
 TIMEOUT_S = 10.0
+_TICK_S = 0.05
+_GRACE_S = 2.0
 _OPTIONS = (
     *("--no-optional-locks", "--no-pager"),
     *("-c", "core.fsmonitor=false"),
@@ -78,10 +82,12 @@ class SafeGit:
         given: IO[bytes] | None = None,
         keep_open: int | None = None,
         ok: tuple[int, ...] = (0,),
+        stopped: Callable[[], bool] | None = None,
     ) -> bytes:
         """What it prints when it has done what it was asked for, which may write.
 
-        Whatever interrupts this ends git with all that it has started. ``given`` is its input;
+        Whatever interrupts this, or ``stopped`` when it says so, ends git with all that it has
+        started, and lets it take its own locks away. ``given`` is its input;
         ``keep_open`` a file that stays open for as long as any of them runs. Raises ``ConfigError``
         with what git says.
         """
@@ -99,13 +105,11 @@ class SafeGit:
         except OSError as error:
             raise ConfigError(f"git cannot start: {error.strerror}", "see: agent doctor") from error
         try:
-            out, said = process.communicate(timeout=timeout_s)
+            out, said = _output_of(process, timeout_s, stopped)
         except BaseException as error:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            _end(process)
             if isinstance(error, subprocess.TimeoutExpired):
-                took = f"git {arguments[0]} took more than {timeout_s:.0f} s"
+                took = f"git {arguments[0]} was stopped"
                 raise ConfigError(took, "nothing is left of it") from error
             raise
         if process.returncode not in ok:
@@ -136,6 +140,30 @@ class SafeGit:
         off += [f"filter.{name}.required=false" for name in sorted(names)]
         more = (word for setting in off for word in ("-c", setting))
         return SafeGit(self.program, self.cwd, self.env, (*self.options, *more))
+
+
+def _output_of(
+    process: subprocess.Popen[bytes], timeout_s: float, stopped: Callable[[], bool] | None
+) -> tuple[bytes, bytes]:
+    """What it prints to its end. Raises ``TimeoutExpired``, also when ``stopped``."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            left_s = max(0.0, until - time.monotonic())
+            return process.communicate(timeout=left_s if stopped is None else min(left_s, _TICK_S))
+        except subprocess.TimeoutExpired:
+            if stopped is None or stopped() or time.monotonic() >= until:
+                raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it and all that it has started; joins it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_GRACE_S if number == signal.SIGTERM else None)
+            return
 
 
 def read_bounded(

@@ -23,7 +23,7 @@ from agentcli.app.models import model_named
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
-from agentcli.domain.errors import AgentError, ConfigError
+from agentcli.domain.errors import AgentError, ConfigError, UsageError
 from agentcli.domain.events import (
     AgentEvent,
     ApprovalWaiting,
@@ -61,7 +61,9 @@ from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import standard_name
 
 if TYPE_CHECKING:
+    from agentcli.app.boundary import OwnTree
     from agentcli.app.extensions.found import SessionExtensions
+    from agentcli.config.settings import Settings
     from agentcli.extensions.agents import AgentDefinition
     from agentcli.telemetry.observer import Observer
 
@@ -247,6 +249,7 @@ class ParentSession:
     store: SqliteStore
     extensions: SessionExtensions
     closers: Callable[[SqliteStore, str], Sequence[Close]]
+    settings: Settings
     files: SessionFiles | None
     observer: Observer | None = None
     told: set[str] = field(default_factory=set)
@@ -272,22 +275,64 @@ class Runner:
         """Do ``task`` to its end; ends soon after ``cancel`` is set."""
         parent = self.parent.conversation
         places = nullcontext() if self.unattended else self.parent.places
+
+        def stopped() -> bool:
+            return cancel.cancelled
+
         async with places:
             if cancel.cancelled:
                 return SubTaskReport(is_cancelled=True)
             meter = Meter(parent.spent)
+            told = ""
             try:
-                session, conversation = await self._session(task, call_id, meter)
+                tree = await self._own_tree(self._definition(task.agent), stopped)
+                try:
+                    session, conversation = await self._session(task, call_id, meter, tree)
+                    work = _Work(session, conversation, meter, call_id, progress, self.emit)
+                    try:
+                        report = await work.run(task, cancel, parent.limits.deadline)
+                    finally:
+                        await uninterruptible(self._close(work))
+                finally:
+                    if tree is not None:
+                        told = f"\n\n[{await uninterruptible(tree.leave())}]"
             except AgentError as error:
+                if stopped():
+                    return SubTaskReport(is_cancelled=True)
                 return SubTaskReport(problem=f"The agent could not start: {error}")
-            work = _Work(session, conversation, meter, call_id, progress, self.emit)
-            try:
-                return await work.run(task, cancel, parent.limits.deadline)
-            finally:
-                await uninterruptible(self._close(work))
+            return replace(report, text=f"{report.text}{told}")
+
+    async def _own_tree(
+        self, definition: AgentDefinition | None, stopped: Callable[[], bool]
+    ) -> OwnTree | None:
+        """Its own worktree, if it wants one and there can be one. Raises ``ConfigError``."""
+        if definition is None or not definition.isolation:
+            return None
+        from agentcli.app.boundary import make_own_tree
+
+        made: list[OwnTree] = []
+
+        def make() -> None:
+            parent = self.parent
+            workspace = parent.conversation.parts.workspace
+            seen = parent.extensions
+            made.append(make_own_tree(parent.settings, workspace, lambda: seen.readable, stopped))
+
+        try:  # a thread cannot be left behind: it ends soon after the cancel, with nothing made
+            await uninterruptible(asyncio.to_thread(make))
+        except asyncio.CancelledError:
+            for tree in made:
+                await uninterruptible(tree.leave())
+            raise
+        except UsageError as error:
+            what = f"{definition.name} wants a worktree of its own, but {error.message}"
+            if what not in self.parent.told:
+                self.parent.told.add(what)
+                self.emit(Notice(f"the agent {what}: it works in the session's directory"))
+        return made[0] if made else None
 
     async def _session(
-        self, task: SubTask, call_id: str, meter: Meter
+        self, task: SubTask, call_id: str, meter: Meter, tree: OwnTree | None
     ) -> tuple[Session, Conversation]:
         """A session for ``task``, whose file does not exist yet. Raises ``AgentError``."""
         parent = self.parent.conversation
@@ -298,7 +343,7 @@ class Runner:
         info = SessionInfo(
             id=new_session_id(),
             title=" ".join(task.description.split()),
-            cwd=str(given.workspace.cwd),
+            cwd=str((tree.workspace if tree else given.workspace).cwd),
             created_at=now,
             updated_at=now,
             status=SessionStatus.NEW,
@@ -314,7 +359,12 @@ class Runner:
         withheld |= frozenset(definition.not_tools if definition else ())
         toolbox = Narrowed(given.toolbox, only, standard_name, withheld)
         note = _NOTE.format(asking=_MAY_ASK if toolbox.get(ASK) else _NOBODY)
-        system = (given.system, note, *(await self._texts(definition) if definition else ()))
+        system = (
+            given.system,
+            note,
+            tree.note if tree else "",
+            *(await self._texts(definition) if definition else ()),
+        )
         approver = Unattended() if self.unattended else given.approver
         queue = DurableQueue(store)
         parts = SessionParts(
@@ -331,8 +381,8 @@ class Runner:
             ask=PatientAsker(self.asker, lambda: conversation.limits) if self.asker else None,
             later=given.later,
             policy=given.policy,
-            workspace=given.workspace,
-            sandbox=given.sandbox,
+            workspace=tree.workspace if tree else given.workspace,
+            sandbox=tree.sandbox if tree else given.sandbox,
             approver=NamedApprover(approver, f"{mark['agent']} ({info.title})", call_id),
             approval_lock=given.approval_lock,
             queue=queue,
@@ -348,8 +398,8 @@ class Runner:
             transforms=given.transforms,
             hooks=given.hooks.of_agent(mark["agent"], info.id, store.path) if given.hooks else None,
             search=given.search,
-            keeper=given.keeper,
-            checks=given.checks,
+            keeper=None if tree else given.keeper,
+            checks=None if tree else given.checks,
             update_catalogue=self._catalogue_update(store),
             on_close=self.parent.closers(store, info.id),
         )
@@ -372,9 +422,6 @@ class Runner:
     async def _texts(self, definition: AgentDefinition) -> tuple[str, ...]:
         """What the agent is told beside its task: its own text, and that of its skills."""
         text, problems = await asyncio.to_thread(self.parent.extensions.texts, definition.skills)
-        if definition.isolation:
-            what = "wants a worktree of its own, which does not exist yet"
-            problems += (f"{what}: it works in the session's directory",)
         if problems and definition.name not in self.parent.told:
             self.parent.told.add(definition.name)
             self.emit(Notice(f"the agent {definition.name} {'; '.join(problems)}"))

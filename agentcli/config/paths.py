@@ -95,7 +95,7 @@ class Paths:
 
     @property
     def worktrees_dir(self) -> Path:
-        """The worktrees of agents (SCALE-1), in which they work: no place of our own.
+        """The worktrees of agents (SCALE-1), in which they work: what is in one is not ours.
 
         Beside a directory in which no tool may write because of its name.
         """
@@ -108,11 +108,17 @@ class Paths:
     def own_places(self, workspace: Path) -> tuple[Path, ...]:
         """What no tool writes without asking (SEC-3), for a session that works in ``workspace``.
 
-        Our directories, whole; where the workspace lies inside one, what in it is ours.
+        Our directories, whole (``policy.places`` knows what in them is a worktree); where the
+        workspace lies inside one and is none, what in it is ours.
         """
         real = Path(os.path.realpath(workspace))
         directories = dict.fromkeys((self.config_dir, self.data_dir, self.state_dir))
-        whole = [own for own in directories if not real.is_relative_to(os.path.realpath(own))]
+        is_worktree = real.is_relative_to(os.path.realpath(self.worktrees_dir))
+        whole = [
+            own
+            for own in directories
+            if is_worktree or not real.is_relative_to(os.path.realpath(own))
+        ]
         files = (file for file in vars(type(self)).values() if isinstance(file, _OwnFile))
         return (*whole, *(file.__get__(self) for file in files))
 

@@ -110,6 +110,8 @@ _HISTORY = frozenset(
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+_WORKTREES = "worktrees"  # config.paths.Paths.worktrees_dir
+_ABOVE_A_FILE = 3  # that, the repository, the name
 _OTHER_ROOT = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?=/|$)")
 
 
@@ -235,13 +237,19 @@ def _place(path: Path, own: Sequence[tuple[str, ...]]) -> str | None:
         return path.name
     if any(pair in _PAIRS for pair in pairwise(names)):
         return path.name
-    if any(names[: len(directory)] == directory for directory in own):
+    inside = (names[len(each) :] for each in own if names[: len(each)] == each)
+    if any(not _is_in_worktree(rest) for rest in inside):
         is_script = names in own and "." in name and not os.path.isdir(path)  # noqa: PTH112 - never raises
         return f"{path.name} (a hook runs it)" if is_script else "agentcli's own directory"
     parts = zip((path, *path.parents), ("", *reversed(path.parts)), strict=False)
     if any(is_git_directory(place, born) for place, born in parts):
         return "git's own directory"
     return None
+
+
+def _is_in_worktree(names: Sequence[str]) -> bool:
+    """Whether it lies in a worktree of an agent, which is in our directory, but not ours."""
+    return names[:1] == (_WORKTREES,) and len(names) > _ABOVE_A_FILE
 
 
 # --- where the operands of a shell command lead ---------------------------------------------

@@ -200,7 +200,7 @@ def test_a_name_that_git_does_not_take(
 def test_where_no_worktree_can_be_made(trees: Worktrees, tmp_path: Path, state: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(UsageError, match="needs a git repository"):
+    with pytest.raises(UsageError, match="in no git repository"):
         enter(trees, empty)
     git(empty, "init", "-q")
     with pytest.raises(UsageError, match="has no commit"):

@@ -60,6 +60,7 @@ if sys.platform != "win32":  # there, worktrees are not locked
 _MAX_RECORD_BYTES = 100_000
 _BY_WHICH_KNOWN = "locked gitdir"
 _PATIENCE_S = 2.0  # for what takes moments: another start, the end of a killed one
+Stopped = Callable[[], bool]
 _ADJECTIVES = (
     "amber", "bold", "brave", "brisk", "calm", "clever", "cosy", "eager", "fair", "fresh", "gentle",
     "glad", "keen", "kind", "lively", "lucky", "mellow", "merry", "neat", "noble", "proud", "quick",
@@ -256,17 +257,20 @@ class Worktrees:
 
     # --- begin -----------------------------------------------------------------------------
 
-    def enter(self, repository: Repository, name: str | None) -> Stay:
+    def enter(
+        self, repository: Repository, name: str | None, stopped: Stopped | None = None
+    ) -> Stay:
         """The worktree ``name``, made if need be; without a name a new one.
 
-        Raises ``UsageError`` or ``ConfigError``, and leaves nothing then.
+        Raises ``UsageError`` or ``ConfigError``, and leaves nothing then; also soon after
+        ``stopped`` says that nobody wants it any more.
         """
         if name is None:
-            return self._enter_new(repository)
+            return self._enter_new(repository, stopped)
         name = checked_name(repository.git, name)
         lock = self._locked(self.path_of(repository.common, name), name)
         try:
-            tree, notices = self._there(repository, name, lock)
+            tree, notices = self._there(repository, name, lock, stopped)
             directory, more = same_directory(tree.path, repository.below)
             lock.become(shared=True)
         except BaseException:
@@ -274,14 +278,14 @@ class Worktrees:
             raise
         return Stay(tree, directory, lock, (*notices, *more))
 
-    def _enter_new(self, repository: Repository) -> Stay:
+    def _enter_new(self, repository: Repository, stopped: Stopped | None) -> Stay:
         for attempt in range(100):
             name = f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}"
             if attempt > 50:  # noqa: PLR2004 - half of the attempts
                 name += f"-{secrets.randbelow(10_000)}"
             if self._is_free(repository, name):
                 with contextlib.suppress(TreeInUse):
-                    return self.enter(repository, name)
+                    return self.enter(repository, name, stopped)
         raise ConfigError("no name for a new worktree was free", "give one: -w NAME")
 
     def _is_free(self, repository: Repository, name: str) -> bool:
@@ -306,7 +310,7 @@ class Worktrees:
         return lock
 
     def _there(
-        self, repository: Repository, name: str, lock: _TreeLock
+        self, repository: Repository, name: str, lock: _TreeLock, stopped: Stopped | None
     ) -> tuple[Worktree, tuple[str, ...]]:
         """The tree: entered again, or made; lines for the user."""
         path = self.path_of(repository.common, name)
@@ -323,12 +327,18 @@ class Worktrees:
             was_lost = tree.step == READY  # its directory is gone, its commits are not
             self._discard(tree, keep_branch=was_lost)
             made_branch = was_lost and tree.made_branch
-        return self._make(repository, name, lock, made_branch=made_branch)
+        return self._make(repository, name, (lock, stopped), made_branch=made_branch)
 
     def _make(
-        self, repository: Repository, name: str, lock: _TreeLock, *, made_branch: bool
+        self,
+        repository: Repository,
+        name: str,
+        while_: tuple[_TreeLock, Stopped | None],
+        *,
+        made_branch: bool,
     ) -> tuple[Worktree, tuple[str, ...]]:
         git, branch = repository.git, f"{BRANCHES}{name}"
+        lock, stopped = while_
         earlier = commit_of(git, f"refs/heads/{branch}")
         base = earlier or repository.head
         if not base:
@@ -369,9 +379,11 @@ class Worktrees:
                 *("worktree", "add", "--quiet", "--lock", "--reason", _reason(tree), *start),
                 timeout_s=GIT_TIMEOUT_S,
                 keep_open=lock.handle,
+                stopped=stopped,
             )
             tree = replace(tree, admin=named_by(path / ".git"))
             copied = copy_included(repository, path)
+            _go_on(stopped)
             tree = replace(tree, step=READY)
             self._write(tree)
         except BaseException:
@@ -564,6 +576,12 @@ def _erase(path: Path) -> None:
 def _unfinished(record: Path) -> Path:
     """Where ``record`` is written before it takes its place; one writer has the lock."""
     return record.with_name(f".{record.name}.new")
+
+
+def _go_on(stopped: Stopped | None) -> None:
+    """Raise ``ConfigError`` where nobody wants the worktree any more."""
+    if stopped is not None and stopped():
+        raise ConfigError("the worktree was not wanted any more", "nothing is left of it")
 
 
 def _is_record(file: Path) -> bool:

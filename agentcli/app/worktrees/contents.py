@@ -35,7 +35,8 @@ _UNFINISHED = {
 class TreeState:
     """What is in a worktree that is nowhere else.
 
-    ``problem``: it cannot be told, so it is treated as work.
+    ``problem``: it cannot be told, so it is treated as work. ``head``: what leads to its commits, a
+    branch or the id of a commit.
     """
 
     changed: int = 0
@@ -44,6 +45,7 @@ class TreeState:
     unfinished: str = ""
     problem: str = ""
     in_use: bool = False
+    head: str = ""
 
     @property
     def is_clean(self) -> bool:
@@ -95,12 +97,15 @@ def look(git: SafeGit, tree: Worktree) -> TreeState:
     entries = [entry for entry in listed.split(b"\0") if entry]
     untracked = sum(entry.startswith(b"??") for entry in entries)
     unfinished = next((what for name, what in _UNFINISHED.items() if (admin / name).exists()), "")
+    head = commit_of(own, "HEAD")
+    branch = own.output("symbolic-ref", "--quiet", "--short", "HEAD", limit=10_000)
     return TreeState(
         changed=len(entries) - untracked,
         untracked=untracked,
-        commits=commits_only_there(common, tree, (commit_of(own, "HEAD"), tip)),
+        commits=commits_only_there(common, tree, (head, tip)),
         unfinished=unfinished,
         problem="a submodule is checked out in it" if (admin / "modules").exists() else "",
+        head=os.fsdecode(branch or b"").strip() or head[:12],
     )
 
 

@@ -59,7 +59,7 @@ def repository_at(cwd: Path) -> Repository:
     """The repository that ``cwd`` is in. Raises ``UsageError`` where no worktree can be made."""
     git = find_git(cwd)
     if git is None:
-        raise UsageError("-w needs git, which was not found", "install it")
+        raise UsageError("git was not found", "install it")
     found = git.output(
         *("rev-parse", "--path-format=absolute", "--git-common-dir", "--is-bare-repository"),
         "--is-inside-work-tree",
@@ -67,7 +67,7 @@ def repository_at(cwd: Path) -> Repository:
     )
     if found is None:
         raise UsageError(
-            f"-w needs a git repository, and {cwd} is in none that git can read",
+            f"{cwd} is in no git repository that git can read",
             "make one with git init and a first commit, or leave -w out",
         )
     common, is_bare, is_inside = os.fsdecode(found).splitlines()
