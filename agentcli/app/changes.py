@@ -439,12 +439,12 @@ class _FileSection:
         if self.size + len(line) >= MAX_FILE:
             self.left_out += len(line) + cut + 1
             return
-        if len(line) > MAX_LINE:
-            line, cut = line[:MAX_LINE], cut + len(line) - MAX_LINE
+        cut += max(0, len(line) - MAX_LINE)
+        line = line[:MAX_LINE]
         self.size += len(line) + 1
         self.left_out += cut
         text = line.decode("utf-8", "replace")
-        self.lines.append(f"{text} [{cut:,} more bytes]" if cut else text)
+        self.lines.append(_shortened(text, cut))
 
     def _add_head(self, line: bytes) -> None:
         word, _, rest = line.partition(b" ")
@@ -494,6 +494,11 @@ class _FileSection:
         )
 
 
+def _shortened(line: str, cut: int) -> str:
+    """``line``, of which ``cut`` characters are too many."""
+    return f"{line[:MAX_LINE]} [{cut:,} more bytes]" if cut > 0 else line
+
+
 def _names(rest: bytes) -> tuple[str, str]:
     """The new and the old name in ``a/NAME b/NAME``; other lines say it where they differ."""
     half = len(rest) // 2
@@ -539,7 +544,7 @@ def _new_file(path: Path, name: str, room: int) -> ChangedFile | None:
     if b"\0" in data[:_BINARY_HEAD]:
         return ChangedFile(name, "added", is_binary=True)
     lines = data.decode("utf-8", "replace").removesuffix("\n").split("\n") if data else []
-    shown = (f"+{line[:MAX_LINE]}" for line in lines)
+    shown = (f"+{_shortened(line, len(line) - MAX_LINE)}" for line in lines)
     left_out = max(0, status.st_size - len(data)) + sum(max(0, len(x) - MAX_LINE) for x in lines)
     text = "\n".join((f"@@ -0,0 +1,{len(lines)} @@", *shown)) if lines else ""
     details = ("executable",) if status.st_mode & stat.S_IXUSR else ()
