@@ -363,7 +363,7 @@ class Connection:
             self._refuse(error)
 
     def _take_lost(self, line: bytes, error: TooMuch) -> None:
-        """Whoever waits for it is told, as far as its beginning says who that is."""
+        """Anyone who waits for it is told, as far as its beginning says who that is."""
         number, asks = beginning_of(line)
         if asks and number is not None and number not in self._answering:
             told = {"code": INVALID_REQUEST, "message": f"the request is too large: {error}"}

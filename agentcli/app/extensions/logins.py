@@ -131,11 +131,6 @@ class ServerLogins:
         with self._vault.locked(server.url):
             return self._vault.remove(server.url)
 
-    def is_logged_in(self, server: McpServer) -> bool:
-        """Whether a login is kept. Blocks; raises ``ConfigError``."""
-        login = read_login(self._vault, server.url)
-        return login is not None and bool(login.access_token or login.refresh_token)
-
     def _secret(self, server: McpServer) -> str:
         name = server.oauth.secret_variable
         return self._env.get(name, "").strip() if name else ""
