@@ -176,6 +176,7 @@ class SessionSpans:
         self._calls: dict[str, Any] = {}
         self._announced: dict[str, int] = {}
         self._contexts: dict[str, Any] = {}
+        self._around: Any = None
         self._last_request: Any = None
         self._news: list[Mapping[str, Any]] = []
         self._handlers: Mapping[type, Callable[[Any, int], object]] = {
@@ -197,8 +198,8 @@ class SessionSpans:
         }
 
     def context_of(self, call_id: str) -> Any:
-        """The context of a call's span, also after its end; ``None``: unknown."""
-        return self._contexts.get(call_id)
+        """The context of a call's span, also after its end, or of the turn: of a background run."""
+        return self._contexts.get(call_id, self._around)
 
     def record(self, report: Report) -> None:
         """What the event means for the spans."""
@@ -232,6 +233,7 @@ class SessionSpans:
             },
             start_time=report.at_ns,
         )
+        self._around = self._inside(self._turn)
         self._last_request = None
 
     def _end_turn(self, event: Done | Cancelled | Failed, now: int) -> None:

@@ -182,6 +182,27 @@ def test_what_is_open_when_a_session_ends_is_ended(memory: Memory) -> None:
     assert all("\x1b" not in span.name and len(span.name) < 150 for span in spans)
 
 
+def test_a_sub_agent_is_below_its_call_and_in_the_background_below_the_turn(
+    memory: Memory,
+) -> None:
+    async def body() -> None:
+        parent = Observer(memory.pipeline, Observed("session-1"))
+        agents = [parent.within(call, f"of-{call}", "explore") for call in ("c1", "bg_1")]
+        for event in (TurnStart(1), prepared(), ToolStarted(CALL, "")):
+            parent.on_event(event)
+        for agent in agents:
+            agent.on_event(TurnStart(1))
+            agent.on_event(Done(summary(Outcome.DONE)))
+        await parent.aclose()
+
+    asyncio.run(body())
+    memory.pipeline.close()
+    spans = memory.exporter.get_finished_spans()
+    ids = {span.context.span_id: span.name for span in spans if span.context}
+    below = [ids.get(span.parent.span_id if span.parent else 0) for span in spans[:2]]
+    assert below == ["execute_tool bash", "invoke_agent agentcli"]
+
+
 def test_the_variables_of_the_standard_are_kept() -> None:
     assert exit_bound_s({}) == exit_bound_s({"OTEL_BSP_EXPORT_TIMEOUT": "x"}) == EXIT_S
     assert exit_bound_s({"OTEL_BSP_EXPORT_TIMEOUT": "2500"}) == 2.5
