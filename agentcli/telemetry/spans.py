@@ -21,6 +21,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from agentcli import __version__
+from agentcli.domain.cancel import CancelReason
 from agentcli.domain.errors import kind_of
 from agentcli.domain.events import (
     AssistantRecorded,
@@ -259,6 +260,8 @@ class SessionSpans:
         if summary.text:
             message = {"role": "assistant", "parts": _text_parts([summary.text])}
             self._set(span, "gen_ai.output.messages", [message])
+        if isinstance(event, Cancelled):
+            span.set_attribute("agentcli.cancelled_by", event.reason)
         if problem := _problem(event):
             _fail(span, problem)
         span.end(now)
@@ -467,8 +470,8 @@ def _problem(event: Done | Cancelled | Failed) -> str:
     match event:
         case Failed():
             return kind_of(event.error)
-        case Cancelled():
-            return "cancelled"
+        case Cancelled(reason=reason):
+            return "timed_out" if reason == CancelReason.LIMIT else "cancelled"
     outcome = event.summary.outcome
     return "" if outcome in _COMPLETE else event.summary.limit or str(outcome)
 

@@ -112,6 +112,7 @@ def problems(spans: list[ReadableSpan]) -> dict[str, Any]:
         (Done(summary(Outcome.MAX_STEPS, "budget")), "budget"),
         (Done(summary(Outcome.TIMED_OUT)), "timed_out"),
         (Cancelled(summary(Outcome.CANCELLED), "user"), "cancelled"),
+        (Cancelled(summary(Outcome.CANCELLED), "limit"), "timed_out"),
         (Failed(summary(Outcome.ERROR), OVERLOADED), "overloaded"),
         (Failed(summary(Outcome.ERROR), PersistenceError("disk")), "persistence_error"),
     ],
