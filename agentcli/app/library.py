@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from agentcli.app.compose import list_sessions, open_session, session_files
@@ -39,6 +41,9 @@ class SessionLibrary:
         self._settings = settings
         self._options = options
         self._may_fork = options.fork
+        self.leads_to = ""
+        """The session that the user has chosen and that is to be opened elsewhere; maybe none."""
+        self.has_opened = False
         self._files = session_files(settings)
 
     async def open_first(self, user: AsksUser) -> Session:
@@ -107,7 +112,23 @@ class SessionLibrary:
         self._may_fork = False
         return await self._open(options, user)
 
+    async def elsewhere(self, name: str) -> str:
+        """The id of the session ``name`` if it works in another worktree than this one; else empty.
+
+        It is to be opened there: with that directory's settings, instructions and trust (SCALE-1).
+        """
+        trees = self._settings.paths.worktrees_dir
+        if not trees.is_dir():
+            return ""
+        found = await self._files.resolve(name)
+        info = (await self._files.infos_of([found])).get(found)
+        places = (trees, self._options.cwd)
+        if info is None or not await asyncio.to_thread(_is_apart, info.cwd, *places):
+            return ""
+        return found
+
     async def _open(self, options: SessionOptions, user: AsksUser) -> Session:
+        self.has_opened = True
         return await open_session(self._settings, options, user, user, user)
 
     async def list(self) -> Sequence[SessionInfo]:
@@ -177,6 +198,12 @@ class SessionLibrary:
         except ConfigError:
             return ""
         return "" if is_ready(self._settings, provider) else provider
+
+
+def _is_apart(place: str, trees: Path, here: Path) -> bool:
+    """Whether ``place`` lies in ``trees`` and is not ``here``."""
+    real = Path(os.path.realpath(place))
+    return real.is_relative_to(os.path.realpath(trees)) and real != Path(os.path.realpath(here))
 
 
 def is_ready(settings: Settings, provider: str) -> bool:

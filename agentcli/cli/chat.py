@@ -33,11 +33,20 @@ def chat(options: ChatOptions) -> int:
 
     prompt = " ".join(options.prompt or ())
     if not options.has_own_place:
-        return talk(options, prompt)
+        code, leads_to, prompt = talk(options, prompt)
+        if not leads_to:
+            return code
+        options.resume, options.session = None, leads_to
     from agentcli.cli.fleet.stay import in_worktree
 
-    with in_worktree(options):
-        return talk(options, prompt)
+    place = options.cd
+    while True:
+        with in_worktree(options):
+            code, leads_to, prompt = talk(options, prompt)
+        if not leads_to:
+            return code
+        options.cd, options.worktree, options.continue_, options.resume = place, None, False, None
+        options.session = leads_to
 
 
 COMMAND = DirectCommand(

@@ -35,20 +35,25 @@ if TYPE_CHECKING:
     from agentcli.cli.options import SharedOptions
 
 
-def talk(options: SharedOptions, first_prompt: str) -> int:
-    """Run the chat; returns the exit code."""
+def talk(options: SharedOptions, first_prompt: str) -> tuple[int, str, str]:
+    """Run the chat; its exit code.
+
+    With it the session to go on with in its own worktree, maybe none, and what is to be said there.
+    """
     from agentcli.repl.loop import run_chat
 
     settings = prepare_settings(options, ask=ask_for_trust)
     wanted = session_options(options, interactive=True)
-    return asyncio.run(
+    library = SessionLibrary(settings, wanted)
+    code = asyncio.run(
         run_chat(
-            SessionLibrary(settings, wanted),
+            library,
             user_files(settings, wanted),
             first_prompt or None,
             pick_first=options.resume == "",
         )
     )
+    return code, library.leads_to, "" if library.has_opened else first_prompt
 
 
 def user_files(settings: Settings, options: SessionOptions) -> UserFiles:

@@ -162,12 +162,21 @@ class _Chat:
         """Open another session; when that fails this one stays open."""
         if session_id is None:
             opened = await self.sessions.open_new(self._questions, self.session.model.id)
+        elif await self._leads_away(session_id):
+            return
         else:
             opened = await self.sessions.open_existing(session_id, self._questions)
         await self._close_session("clear" if session_id is None else "resume")
         self._adopt(opened)
         if session_id is None:
             self.show(["A new session. The one before can be resumed with /resume."])
+
+    async def _leads_away(self, session_id: str) -> bool:
+        """Whether the chat goes on with that session in its own worktree, and ends here."""
+        self.sessions.leads_to = await self.sessions.elsewhere(session_id)
+        if self.sessions.leads_to:
+            self.leave()
+        return bool(self.sessions.leads_to)
 
     async def reload(self) -> None:
         """Open this session again, with what the user brings as it is by now."""
@@ -280,6 +289,8 @@ class _Chat:
 
     async def _open_first(self, chosen: str | None) -> None:
         if self._leaving:
+            return
+        if chosen is not None and await self._leads_away(chosen):
             return
         if chosen is not None:
             self._adopt(await self.sessions.open_existing(chosen, self._questions))

@@ -88,7 +88,23 @@ def test_a_chat_in_a_worktree(
     leave(terminal)
     assert "the worktree talk is kept (1 untracked file" in terminal.text()
 
+    picked = chat("-r", cols=300, until="where are you?")
+    picked.key("enter")
+    picked.wait_for(IDLE)
+    assert "branch agent/talk" in picked.text()
+    (tree / "new.txt").unlink()
+    leave(picked)
+    assert traces(work, home / "agentcli") == {}
 
+    again = chat("--new", cols=300)
+    assert "branch agent" not in again.text()
+    again.line("/resume where are you?")
+    again.wait_for("branch agent/talk")
+    leave(again)
+    assert traces(work, home / "agentcli") == {}
+
+
+@pytest.mark.sampled
 @pytest.mark.spec("SCALE-1", "SEC-3")
 @pytest.mark.parametrize("mode", ["accept-edits", "auto"])
 def test_nothing_leaks_into_the_main_checkout(
