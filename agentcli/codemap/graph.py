@@ -149,11 +149,13 @@ class Graph:
             (name, MAX_USES),
         ).fetchall()
         resolver.learn_imports(name)
-        fitting = {row[4]: of_family(alike, row[4]) for row in rows}
+        languages = {row[4] for row in rows}
+        fitting = {language: of_family(alike, language) for language in languages}
         for *place, text in rows:
             use, lines = FileUse(*place), [int(line) for line in text.split()]
-            for some in ([line] for line in lines) if use.is_inside else (lines,):
-                meant = resolver.meant(fitting[use.language], use, some[0])
+            there = fitting[use.language]
+            for some in ([n] for n in lines) if use.depends_on_line(there) else (lines,):
+                meant = resolver.meant(there, use, some[0])
                 for row in meant.sure:
                     sure[row.id][use.path].update(some)
                 for row in meant.maybe:

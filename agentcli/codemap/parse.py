@@ -36,7 +36,7 @@ _BASES = re.compile(
     r"<[^<>]*>|\[[^\[\]]*\]|\{.*|\w+\s*=[^,)]*|\b(?:extends|implements|public|private|virtual)\b",
     re.DOTALL,
 )
-_NAMES = re.compile(r"[^\W\d]\w*")
+_NAMES = re.compile(r"[^\W\d]\w*\b(?!\s*\.)")
 _WORD_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")
 _LINKS = (b"?.", b".", b"->", b"::")
 _BEFORE_BYTES = 250

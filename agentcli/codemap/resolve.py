@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from io import TextIOWrapper
 from typing import NamedTuple
 
 from agentcli.codemap.grammars import LANGUAGES
@@ -28,6 +29,8 @@ _SELF = frozenset({OWN, "self", "cls", "Self", "static"})
 _ABOVE = frozenset({"super", "parent", "base"})
 _BY_IMPORT = frozenset(language.name for language in LANGUAGES if not language.shares)
 _NO_MODULE = frozenset({"__init__", "index", "mod", "lib", "main"})
+_OF_ANYTHING = frozenset(dir(dict) + dir(list) + dir(str) + dir(set) + dir(TextIOWrapper))
+"""Members that values of every kind have."""
 _MAX_BASES, _MAX_OVERRIDES, _MAX_LEVELS = 100, 50, 12
 _SAME_DIRECTORY, _ABOVE_IT, _OWN_FILE = 0.5, 0.25, 100.0
 Rows = Sequence["SymbolRow"]
@@ -65,6 +68,10 @@ class FileUse(NamedTuple):
     path: str
     language: str
 
+    def depends_on_line(self, rows: Rows) -> bool:
+        """Whether uses in other lines of the file may mean another of ``rows``."""
+        return self.is_inside or any(row.container and row.file == self.file for row in rows)
+
     @property
     def is_inside(self) -> bool:
         """Whether it depends on the line what is meant: on the class around it."""
@@ -86,6 +93,8 @@ class Resolver:
         self._imports: dict[int, frozenset[str]] = {}
         self._modules: dict[str, tuple[frozenset[str], str, str]] = {}
         self._classes: dict[int, list[tuple[int, int, str]]] = {}
+        self._ancestors: dict[str, set[str]] = {}
+        self._blocks: dict[int, tuple[int, int]] = {}
         self._bases: dict[str, tuple[str, ...]] = {}
         self._known: dict[str, tuple[bool, bool]] = {}
 
@@ -159,6 +168,11 @@ class Resolver:
             level = {base for name in sorted(level) for base in self._bases_of(name)} - seen
             seen = seen | level
 
+    def _above(self, name: str) -> set[str]:
+        if name not in self._ancestors:
+            self._ancestors[name] = {each for level in self._levels([name]) for each in level}
+        return self._ancestors[name]
+
     def _defines(self, name: str) -> tuple[bool, bool]:
         """Whether the project has a class of that name, and anything at all outside of classes."""
         if name not in self._known:
@@ -191,13 +205,39 @@ class Resolver:
         if use.how == IMPORT:
             return self._best(top, use, needs_word=True)
         by_import = use.language in _BY_IMPORT
-        own = [row for row in (free if by_import else rows) if row.file == use.file]
+        own = self._seen_from(
+            [r for r in (free if by_import else rows) if r.file == use.file], line
+        )
         if own:
             return Meant(own)
         if by_import:
             is_imported = bool(top) and top[0].name in self.imports(use.file)
             return self._best(top if is_imported else (), use, needs_word=True)
         return self._best(top or (free if len(rows) == 1 else ()), use)
+
+    def _seen_from(self, rows: Rows, line: int) -> Rows:
+        """Those of one file that ``line`` sees: of the innermost function around it, or of none."""
+        nested = [row for row in rows if row.container and row.kind not in MEMBERS]
+        if not nested:
+            return rows
+        blocks = ((self._block_of(row), row) for row in nested)
+        inside = [(start, row) for (start, end), row in blocks if start <= line <= end]
+        if inside:
+            innermost = max(start for start, _ in inside)
+            return [row for start, row in inside if start == innermost]
+        return [row for row in rows if row not in nested]
+
+    def _block_of(self, row: SymbolRow) -> tuple[int, int]:
+        """The first and the last line of what the definition is inside of."""
+        if row.id not in self._blocks:
+            found = self._db.execute(
+                "SELECT symbol.line, symbol.end FROM symbol JOIN name ON name.id = symbol.name"
+                " WHERE symbol.file = ? AND name.text = ? AND symbol.line <= ? AND symbol.end >= ?"
+                " ORDER BY symbol.line DESC LIMIT 1",
+                (row.file, row.container, row.line, row.end),
+            ).fetchone()
+            self._blocks[row.id] = found or (0, 0)
+        return self._blocks[row.id]
 
     def _score(self, row: SymbolRow, use: FileUse) -> float:
         """How well the place of a definition fits what a file imports and where it is."""
@@ -225,32 +265,44 @@ class Resolver:
         return Meant(best) if one_place else Meant((), best)
 
     def _member(self, rows: Rows, use: FileUse, line: int) -> Meant:
-        owner = use.owner
         members = [row for row in rows if row.kind in MEMBERS]
-        if owner == TEXT:
-            return Meant()
-        if use.is_inside:
-            around = self._around(use.file, line)
-            if around:
-                start = self._bases_of(around) if owner in _ABOVE else (around,)
-                return self._inherited(members, start, use)
-        elif owner:
-            is_class, is_known = self._defines(owner)
-            imported = owner in self.imports(use.file)
-            is_near = imported or use.language not in _BY_IMPORT
-            is_near = is_near or any(name == owner for *_, name in self._classes_in(use.file))
-            if is_class and is_near:
-                found = self._inherited(rows, (owner,), use)
-                if found.sure or found.maybe:
-                    return found
-            if imported:
-                free = [row for row in rows if row.kind not in MEMBERS and not row.container]
-                there = [row for row in free if owner in self._place(row.path)[0]]
-                if there:
-                    return self._best(there, use)
-                if not is_known:
-                    return Meant()  # what it belongs to is none of the project's
-        return self._unknown(rows, members, use)
+        found: Meant | None = None
+        if use.owner == TEXT:
+            found = Meant()
+        elif use.is_inside:
+            found = self._of_itself(members, use, line)
+        elif use.owner:
+            found = self._of_named(rows, use)
+        return self._unknown(rows, members, use) if found is None else found
+
+    def _of_itself(self, members: Rows, use: FileUse, line: int) -> Meant | None:
+        """Of ``self`` or ``super()``; nothing outside of a class."""
+        around = self._around(use.file, line)
+        if not around:
+            return None
+        if use.owner not in _ABOVE:
+            return self._inherited(members, (around,), use)
+        others = [row for row in members if row.container != around]
+        return self._inherited(others, self._bases_of(around), use)
+
+    def _of_named(self, rows: Rows, use: FileUse) -> Meant | None:
+        """Of a class or a module by its name; nothing where the name tells nothing."""
+        owner = use.owner
+        is_class, is_known = self._defines(owner)
+        imported = owner in self.imports(use.file)
+        is_near = imported or use.language not in _BY_IMPORT
+        is_near = is_near or any(name == owner for *_, name in self._classes_in(use.file))
+        if is_class and is_near:
+            found = self._inherited(rows, (owner,), use)
+            if found.sure or found.maybe:
+                return found
+        if not imported:
+            return None
+        free = [row for row in rows if row.kind not in MEMBERS and not row.container]
+        there = [row for row in free if owner in self._place(row.path)[0]]
+        if there:
+            return self._best(there, use)
+        return None if is_known else Meant()  # it belongs to nothing of the project
 
     def _classes_in(self, file: int) -> list[tuple[int, int, str]]:
         self._around(file, 0)
@@ -265,8 +317,7 @@ class Resolver:
         below: list[SymbolRow] = []
         if len(by_class) <= _MAX_OVERRIDES:
             for name in sorted(by_class.keys() - first):
-                above = {each for level in self._levels([name]) for each in level}
-                below += by_class[name] if first & above else ()
+                below += by_class[name] if first & self._above(name) else ()
         for level in self._levels(first):
             here = [row for name in sorted(level) for row in by_class.get(name, ()) if name]
             if here:
@@ -281,22 +332,30 @@ class Resolver:
             row
             for row in rows
             if row.kind not in MEMBERS
-            and (self._place(row.path)[2] in imports or (row.file == use.file and row.container))
+            and (
+                (row.file == use.file and self._defines(row.container)[0])
+                if row.container
+                else self._place(row.path)[2] in imports
+            )
         ]
         if len(rows) == 1:
             return Meant(members or free)
-        near = [
-            row
-            for row in members
-            if row.file == use.file
-            or row.container in imports
-            or self._place(row.path)[2] in imports
-        ]
+        near = [row for row in members if self._is_near(row, use, imports)]
         if use.owner == "" and free:
             return self._best(free, use)
-        if len({row.container for row in near}) == 1 and not free:
-            return self._best(near, use)
+        if len({(row.file, row.container) for row in near}) == 1 and not free:
+            return Meant((), near) if rows[0].name in _OF_ANYTHING else Meant(near)
         return Meant((), (*(near or members), *free))
+
+    def _is_near(self, row: SymbolRow, use: FileUse, imports: frozenset[str]) -> bool:
+        """Whether a file is likely to have to do with what the member belongs to."""
+        _, directory, own = self._place(row.path)
+        package = directory.rpartition("/")[2]
+        return (
+            row.file == use.file
+            or row.container in imports
+            or (own in imports and (not package or package == own or package in imports))
+        )
 
 
 def of_family(rows: Rows, language: str) -> Rows:

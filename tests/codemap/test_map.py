@@ -381,3 +381,10 @@ def test_of_one_name_in_two_packages_the_imported_one_is_meant(shop: Shop) -> No
         "one/deep.py:1": {"main.py": (1, 2), "one/__init__.py": (1,)},
         "two/deep.py:1": {"second.py": (2,)},
     }
+
+
+@pytest.mark.spec("MEM-3")
+def test_what_is_defined_inside_of_a_function_is_seen_in_there_alone(shop: Shop) -> None:
+    text = "def {}():\n    class Made: pass\n    return Made()\n"
+    shop.write("inner.py", text.format("one") + text.format("two") + "Made()\n")
+    assert shop.uses("Made") == {"inner.py:2": {"inner.py": (3,)}, "inner.py:5": {"inner.py": (6,)}}
