@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--cwd-field|--days|--debug|--deny-tool|--effort|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input-format|--jobs|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--pause-usd|--permission-mode|--permission-prompt-tool|--plugin|--prompt|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-j|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--agent|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--cwd-field|--days|--debug|--deny-tool|--effort|--engine|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input|--input-format|--jobs|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--pause-usd|--permission-mode|--permission-prompt-tool|--plugin|--prompt|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-i|-j|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -42,6 +42,9 @@ _agentcli_complete() {
           'tasks/answer') where='tasks/answer' ;;
           'tasks/cancel') where='tasks/cancel' ;;
           'tasks/daemon') where='tasks/daemon' ;;
+          'pipeline') where='pipeline' ;;
+          'pipeline/show') where='pipeline/show' ;;
+          'pipeline/run') where='pipeline/run' ;;
           'models') where='models' ;;
           'config') where='config' ;;
           'config/show') where='config/show' ;;
@@ -84,6 +87,7 @@ _agentcli_complete() {
   done
   case "$where $previous" in
     ' -m'|' --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    ' --agent') COMPREPLY=(); return ;;
     ' --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     ' --session') COMPREPLY=(); return ;;
     ' -C'|' --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
@@ -99,6 +103,7 @@ _agentcli_complete() {
     ' --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     ' --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'run -m'|'run --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'run --agent') COMPREPLY=(); return ;;
     'run --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     'run --session') COMPREPLY=(); return ;;
     'run -C'|'run --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
@@ -125,6 +130,7 @@ _agentcli_complete() {
     'run --record') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'run --replay') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'resume -m'|'resume --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'resume --agent') COMPREPLY=(); return ;;
     'resume --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     'resume --session') COMPREPLY=(); return ;;
     'resume -C'|'resume --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
@@ -140,6 +146,7 @@ _agentcli_complete() {
     'resume --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     'resume --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'acp -m'|'acp --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'acp --agent') COMPREPLY=(); return ;;
     'acp --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     'acp --session') COMPREPLY=(); return ;;
     'acp -C'|'acp --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
@@ -181,6 +188,29 @@ _agentcli_complete() {
     'tasks/answer --session') COMPREPLY=(); return ;;
     'tasks/cancel --session') COMPREPLY=(); return ;;
     'tasks/daemon --session') COMPREPLY=(); return ;;
+    'pipeline/show -i'|'pipeline/show --input') COMPREPLY=(); return ;;
+    'pipeline/show --format') COMPREPLY=($(compgen -W "tree json" -- "$current")); return ;;
+    'pipeline/run -i'|'pipeline/run --input') COMPREPLY=(); return ;;
+    'pipeline/run --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'pipeline/run --allow-tool') COMPREPLY=(); return ;;
+    'pipeline/run --deny-tool') COMPREPLY=(); return ;;
+    'pipeline/run --tools') COMPREPLY=(); return ;;
+    'pipeline/run --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
+    'pipeline/run --system-prompt') COMPREPLY=(); return ;;
+    'pipeline/run --append-system-prompt') COMPREPLY=(); return ;;
+    'pipeline/run --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
+    'pipeline/run --max-turns') COMPREPLY=(); return ;;
+    'pipeline/run -m'|'pipeline/run --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'pipeline/run --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
+    'pipeline/run --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'pipeline/run --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'pipeline/run --json-schema'|'pipeline/run --output-schema') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'pipeline/run --timeout') COMPREPLY=(); return ;;
+    'pipeline/run --max-budget-usd') COMPREPLY=(); return ;;
+    'pipeline/run -j'|'pipeline/run --jobs') COMPREPLY=(); return ;;
+    'pipeline/run -o'|'pipeline/run --output') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'pipeline/run --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
+    'pipeline/run --engine') COMPREPLY=($(compgen -W "local ray" -- "$current")); return ;;
     'models --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -234,9 +264,10 @@ _agentcli_complete() {
     'batch --max-budget-usd') COMPREPLY=(); return ;;
     'batch -j'|'batch --jobs') COMPREPLY=(); return ;;
     'batch -o'|'batch --output') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'batch --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
+    'batch --engine') COMPREPLY=($(compgen -W "local ray" -- "$current")); return ;;
     'batch --prompt') COMPREPLY=(); return ;;
     'batch --cwd-field') COMPREPLY=(); return ;;
-    'batch --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
     'map --format') COMPREPLY=($(compgen -W "tree json dot html" -- "$current")); return ;;
     'map -o'|'map --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'map --limit') COMPREPLY=(); return ;;
@@ -262,16 +293,16 @@ _agentcli_complete() {
   esac
   case "$where" in
     '')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume acp sessions replay worktrees tasks models config mcp plugin permissions auth batch map stats review doctor help completions' ;;
+      options='-m --model --agent --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      commands='run resume acp sessions replay worktrees tasks pipeline models config mcp plugin permissions auth batch map stats review doctor help completions' ;;
     'run')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --session-id --json-schema --output-schema --max-turns --max-budget-usd --pause-usd --timeout --record --replay --quiet --raw --help -h'
+      options='-m --model --agent --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --session-id --json-schema --output-schema --max-turns --max-budget-usd --pause-usd --timeout --record --replay --quiet --raw --help -h'
       commands='' ;;
     'resume')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      options='-m --model --agent --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='' ;;
     'acp')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --login --help -h'
+      options='-m --model --agent --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --login --help -h'
       commands='' ;;
     'sessions')
       options='--help -h'
@@ -350,6 +381,15 @@ _agentcli_complete() {
       commands='' ;;
     'tasks/daemon')
       options='--session --help -h'
+      commands='' ;;
+    'pipeline')
+      options='--help -h'
+      commands='show run' ;;
+    'pipeline/show')
+      options='-i --input --format --help -h'
+      commands='' ;;
+    'pipeline/run')
+      options='-i --input --fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output --retry-failed --format --engine --help -h'
       commands='' ;;
     'models')
       options='--format --offline --refresh --help -h'
@@ -442,7 +482,7 @@ _agentcli_complete() {
       options='--format --help -h'
       commands='' ;;
     'batch')
-      options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output --prompt --cwd-field --retry-failed --format --help -h'
+      options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output --retry-failed --format --engine --prompt --cwd-field --help -h'
       commands='' ;;
     'map')
       options='--format -o --output --force --limit --history --help -h'

@@ -57,7 +57,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "repl": ({"domain", "app", "ui"}, {"prompt_toolkit"}),
     "headless": ({"domain", "app", "ui"}, set()),
     "acp": ({"domain", "app", "rpc"}, set()),
-    "fleet": ({"domain", "app", "process", "ui"}, set()),
+    "fleet": ({"domain", "app", "process", "ui"}, {"pydantic", "ray"}),
     "cli": (
         {
             *{"domain", "policy", "process", "wire", *FLOOR_3},

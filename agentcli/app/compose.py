@@ -110,24 +110,25 @@ async def open_session(
     plugins = _plugins(settings.plugins) if settings.plugins else None
     if plugins is not None:
         options = replace(options, seams=options.seams.over(plugins.seams))
-    if (
-        options.seams.store is not None
-    ):  # a file for what is no part of a store, for as long as it runs
+    if options.seams.store is not None:  # a file for what is no part of it, while it runs
         options = replace(options, no_session=True)
     files = session_files(settings)
     redactor = Redactor()
     settings.watch_secrets(redactor.add)
-    opened = await Opener(settings, options, files, redactor).open()
-    store, loaded, _ = opened
+    store, loaded, _ = opened = await Opener(settings, options, files, redactor).open()
     try:
-        user = (approver, asker, long_wait)
         extensions = await find_extensions(
             settings, options.cwd, options.mcp_config, is_strict=options.strict_mcp_config
         )
+        if options.agent is not None:
+            from agentcli.app.subagents import as_agent
+
+            options = await as_agent(options, extensions)
         for server in extensions.servers:
             redactor.add(server.secrets)
         extensions.watch = redactor.add
-        extras = (plugins, extensions, redactor.redact_value)
+        extras = plugins, extensions, redactor.redact_value
+        user = approver, asker, long_wait
         session = await _build(settings, options, files, opened, user, extras)
     except BaseException:
         for close in (*_closers(options, store, loaded.info.id), store.aclose):
@@ -178,7 +179,9 @@ async def _build(
         listeners.emit(QueueChanged(len(queue.waiting())))
 
     models = SessionModels(settings, learned, seams.provider, options.model_info, options.tape)
-    chosen = await models.first(options.model, info.model if resumed else "")
+    chosen = await models.first(
+        options.model, info.model if resumed else "", extensions.agents.get(options.agent or "")
+    )
     fallback_ids, fallback_notices = (
         fallbacks(settings, chosen.model) if settings.fallback_models else ((), ())
     )
@@ -298,12 +301,7 @@ async def _build(
         ),
     )
     conversation: Conversation = Conversation(
-        parts=parts,
-        history=history,
-        provider=chosen.provider,
-        model=chosen.model,
-        effort=options.effort or settings.effort,
-        turns=info.turns,
+        parts, history, chosen.provider, chosen.model, options.effort or settings.effort, info.turns
     )
     notices = [
         *opening_notices,

@@ -41,6 +41,7 @@ from agentcli.providers import _registry
 from agentcli.providers.models import table as _models
 
 if TYPE_CHECKING:
+    from agentcli.extensions.agents import AgentDefinition
     from agentcli.providers.models.local import KnownWindows, LocalModel, Window
 
 
@@ -241,13 +242,20 @@ class SessionModels:
         learned = self.learned if is_asked else None
         return _Prepared(config, learned, self.settings.paths.windows_file), model
 
-    async def first(self, wanted: str | None, earlier: str) -> Chosen:
+    async def first(
+        self, wanted: str | None, earlier: str, agent: AgentDefinition | None = None
+    ) -> Chosen:
         """The model to start with; a resumed session falls back when its own cannot be used.
 
-        ``earlier`` is the resumed session's. The offline assistant is nobody's choice: it gives
-        way to a real model as soon as there is one.
+        ``earlier`` is the resumed session's, ``agent`` who the session is, if that is one of the
+        user's: it may ask for a model where nobody else does. The offline assistant is nobody's
+        choice: it gives way to a real model as soon as there is one.
         """
         chosen = await self._first(wanted, earlier)
+        if agent is not None and wanted is None:
+            name, problem = model_named(agent.model, chosen.model)
+            said = (f"the agent {agent.name}: {problem}",) if problem else chosen.notices
+            chosen = replace(chosen, notices=said) if not name else await self._first(name, "")
         provider, notices = chosen.provider, chosen.notices
         if not isinstance(provider, _Prepared) or provider.is_settled:
             return chosen

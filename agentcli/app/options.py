@@ -28,6 +28,7 @@ class SessionOptions:
 
     cwd: Path
     model: str | None = None
+    agent: str | None = None
     add_dirs: tuple[Path, ...] = ()
     mode: PermissionMode | None = None
     yolo_twice: bool = False

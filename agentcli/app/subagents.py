@@ -58,11 +58,12 @@ from agentcli.engine.parts import SessionParts
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.reads import SUBAGENT_KEY
 from agentcli.store.sqlite import SqliteStore
-from agentcli.tools._registry import standard_name
+from agentcli.tools._registry import known_names, standard_name
 
 if TYPE_CHECKING:
     from agentcli.app.boundary import OwnTree
     from agentcli.app.extensions.found import SessionExtensions
+    from agentcli.app.options import SessionOptions
     from agentcli.config.settings import Settings
     from agentcli.extensions.agents import AgentDefinition
     from agentcli.telemetry.observer import Observer
@@ -580,3 +581,44 @@ class _Work:
                 self._error = event.error
             case _:
                 pass
+
+
+# --- a session that is an agent itself ------------------------------------------------------------
+
+
+async def as_agent(options: SessionOptions, extensions: SessionExtensions) -> SessionOptions:
+    """``options`` of a session that is the user's agent ``options.agent`` itself.
+
+    What was asked for besides comes first; the agent's tools are all that it has, and what it shall
+    not do is denied. Raises ``UsageError`` where there is no such agent.
+    """
+    wanted = (options.agent or "").strip().lower()
+    found = extensions.agents.get(wanted)
+    if found is None:
+        import difflib
+
+        near = difflib.get_close_matches(wanted, extensions.agents, n=2)
+        there = ", ".join(sorted(extensions.agents))
+        advice = f"did you mean {' or '.join(near)}?" if near else f"there are: {there or 'none'}"
+        raise UsageError(f"there is no agent {options.agent!r}", advice)
+    text, problems = await asyncio.to_thread(extensions.texts, found.skills)
+    extensions.notices += tuple(f"the agent {found.name} {problem}" for problem in problems)
+    texts = (found.prompt, text, options.append_system_prompt)
+    tools = options.tools
+
+    def as_rule(named: str) -> str:
+        """``Bash(git push *)`` as a rule of ours."""
+        tool, parenthesis, pattern = named.strip().partition("(")
+        return standard_name(tool) + parenthesis + pattern
+
+    if tools is None and found.tools is not None:
+        bare = [name.partition("(")[0].strip() for name in found.tools]
+        tools = known_names([name if "*" in name else standard_name(name) for name in bare])
+    return replace(
+        options,
+        agent=wanted,
+        append_system_prompt="\n\n".join(filter(None, texts)),
+        effort=options.effort or found.effort,
+        tools=tools,
+        deny=(*options.deny, *map(as_rule, found.not_tools)),
+    )

@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "replay": "Play a session again, without asking a model or running a tool",
     "worktrees": "List and remove the worktrees of agents",
     "tasks": "List, follow and stop background runs",
+    "pipeline": "Run steps that use what earlier ones found",
     "models": "List the models, their limits and prices",
     "config": "Show and change settings",
     "mcp": "List, add, test and log in to MCP servers",
@@ -46,8 +47,6 @@ COMMANDS: dict[str, str] = {
     "help": "Read the documentation",
     "completions": "Print or install shell completion",
 }
-# commands of the contract that are still to come: no prompt either (CLI-13)
-PLANNED = frozenset({"pipeline"})
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from agentcli.cli.argv import (
     COMMANDS,
-    PLANNED,
     PROMPT_COMMANDS,
     first_word,
     sort_arguments,
@@ -39,7 +38,9 @@ if TYPE_CHECKING:
 PROGRAM = "agent"
 # command -> the module whose ``APP`` is its typer app, or whose ``COMMAND`` makes one
 MODULES = {"chat": "agentcli.cli.chat"} | {name: f"agentcli.cli.{name}" for name in COMMANDS}
-MODULES |= {name: f"agentcli.cli.fleet.{name}" for name in ("batch", "review", "worktrees")}
+MODULES |= {
+    name: f"agentcli.cli.fleet.{name}" for name in ("batch", "pipeline", "review", "worktrees")
+}
 _NEAR = 0.8
 _FEW_WORDS = 3
 
@@ -153,7 +154,6 @@ def _stopped(argv: list[str], stop: StoppedEarly) -> int:
 def _dispatch(argv: list[str]) -> int:
     invocation = sort_arguments(argv)
     if invocation.command == "chat":
-        _refuse_planned_command(argv)
         _refuse_near_command(argv)
     if invocation.command not in PROMPT_COMMANDS:
         _apply_front(invocation.command, invocation.front)
@@ -195,19 +195,6 @@ def load(name: str) -> typer.core.TyperCommand | typer.core.TyperGroup:
     command = get_command(app_of(module.COMMAND) if name in PROMPT_COMMANDS else module.APP)
     command.name = name
     return command  # type: ignore[return-value] # typer's own type for both is not public
-
-
-def _refuse_planned_command(argv: list[str]) -> None:
-    """A command of the contract costs nothing before it is built (CLI-13)."""
-    word = first_word(argv)
-    if word in PLANNED:
-        from agentcli.domain.errors import UsageError
-
-        words = " ".join(argument for argument in argv if not argument.startswith("-"))
-        raise UsageError(
-            f"agent {word} is not built yet",
-            f"see: agent help. If it is a prompt: agent -- {words}",
-        )
 
 
 def _refuse_near_command(argv: list[str]) -> None:

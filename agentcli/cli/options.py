@@ -155,6 +155,9 @@ class SharedOptions(OptionSet):
     """Options of every command that talks to a model (CLI-3)."""
 
     model: Annotated[str | None, Option("-m --model", "Model to use.", "PROVIDER/MODEL")] = None
+    agent: Annotated[
+        str | None, Option("--agent", "Work as one of your agents (agents/NAME.md).", "NAME")
+    ] = None
     fallback_model: Annotated[
         list[str] | None,
         Option(

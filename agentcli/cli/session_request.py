@@ -118,6 +118,7 @@ def session_options(
     tools = options.tools
     return SessionOptions(
         model=options.model,
+        agent=options.agent,
         cwd=working_directory(options.cd),
         add_dirs=tuple(existing_directory("--add-dir", name) for name in options.add_dir or ()),
         mode=options.mode(),

@@ -259,6 +259,21 @@ def _refuse_unknown(names: Iterable[str], built_in: Iterable[tuple[ToolDefinitio
             raise UsageError(f"There is no tool or tool group {name!r}", hint)
 
 
+def known_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``names``, or of the tools that they match, that name a tool or a group here."""
+    from fnmatch import fnmatchcase
+
+    built_in = [definition for definition, _ in _read_definitions()]
+    found: dict[str, None] = {}
+    for name in names:
+        if name.startswith(PREFIX):
+            found[name] = None
+        for tool in built_in:
+            if fnmatchcase(tool.name, name) or tool.group == name:
+                found[tool.name] = None
+    return tuple(found)
+
+
 def standard_name(name: str) -> str:
     """What a tool is called here that other programs call ``name``."""
     wanted = name.strip().casefold().replace("-", "_")

@@ -1,0 +1,243 @@
+"""How far a pipeline is, and what may run next: a function of the file and of the results so far.
+
+Law: nothing else decides. A pipeline that is begun again with the same results stands where it
+stood; a task is known by all that it was made of (``StepTask.key``), so that a step that was
+changed, or whose inputs were, is another task, and so is all that needs it. Limits (``retry``,
+``timeout_s``, ``max_budget_usd``) are no part of that: who raises one wants to go on; nor is the
+list of ``for_each``: what was added to it runs, the rest does not run again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcli.domain.values import frozen, mutable
+from agentcli.fleet.pipeline.expressions import Expression, Literal, references, value_of
+from agentcli.fleet.pipeline.file import Step, StepPipeline
+
+MAX_ITEMS = 10_000
+# what a run is made of beside its prompt, its directory and its item
+_OF_A_RUN = ("agent", "model", "permission_mode", "allow_tools", "worktree", "schema")
+
+
+@frozen
+class StepTask:
+    """One run of a step. ``name`` is the step's, with the place in its list (``change[3]``).
+
+    ``key`` says what it was made of; equal keys are the same work.
+    """
+
+    key: str
+    name: str
+    step: Step
+    prompt: str
+    cwd: Path
+
+
+class TaskOutcome(NamedTuple):
+    """How a task ended: its result, or what went wrong, in a line."""
+
+    is_done: bool
+    result: Any = None
+    error: str = ""
+
+
+@mutable
+class _Standing:
+    """A step so far. ``state`` is empty until it has ended, ``tasks`` ``None`` until it may run."""
+
+    state: str = ""
+    reason: str = ""
+    tasks: tuple[StepTask, ...] | None = None
+
+
+class StepReport(NamedTuple):
+    """A step for a table. ``state`` may be "waiting" or "running" where it has not ended."""
+
+    name: str
+    state: str
+    done: int
+    tasks: tuple[StepTask, ...]
+    reason: str
+
+
+class PipelineProgress:
+    """One pipeline under way; ``base`` is where its steps work."""
+
+    def __init__(self, pipeline: StepPipeline, base: Path) -> None:
+        self._pipeline = pipeline
+        self._base = base
+        self._steps = {step.name: _Standing() for step in pipeline.steps}
+        self._outcomes: dict[str, TaskOutcome] = {}
+
+    def record(self, key: str, outcome: TaskOutcome) -> None:
+        """The task ``key`` has ended."""
+        self._outcomes[key] = outcome
+
+    def known_tasks(self) -> Iterator[StepTask]:
+        """Every task that can be named by now, in the order of the steps."""
+        self._move_on()
+        for standing in self._steps.values():
+            yield from standing.tasks or ()
+
+    def ready(self) -> list[StepTask]:
+        """The tasks that may run and have not ended."""
+        return [task for task in self.known_tasks() if task.key not in self._outcomes]
+
+    def report(self) -> list[StepReport]:
+        """Each step, in the order in which they can run."""
+        self._move_on()
+        return [self._reported(name, standing) for name, standing in self._steps.items()]
+
+    def _reported(self, name: str, standing: _Standing) -> StepReport:
+        tasks = standing.tasks or ()
+        ended = [task for task in tasks if task.key in self._outcomes]
+        done = sum(self._outcomes[task.key].is_done for task in ended)
+        open_state = "waiting" if standing.tasks is None else "running"
+        return StepReport(name, standing.state or open_state, done, tasks, standing.reason)
+
+    def _move_on(self) -> None:
+        """Begin and end what can be; the steps stand in an order in which one pass is enough."""
+        for step in self._pipeline.steps:
+            standing = self._steps[step.name]
+            if standing.state:
+                continue
+            if standing.tasks is None:
+                self._begin(step, standing)
+            if standing.tasks is not None:
+                self._end(step, standing)
+
+    def _begin(self, step: Step, standing: _Standing) -> None:
+        needed = {name: self._steps[name].state for name in step.needs}
+        if not all(needed.values()):
+            return
+        missing = {
+            name: state
+            for name, state in needed.items()
+            if state != "done" and name not in step.watches
+        }
+        for name, state in missing.items():
+            standing.state = "skipped" if state == "skipped" else "blocked"
+            verb = "was" if state in {"skipped", "blocked"} else ""
+            standing.reason = f"{name} {verb} {state}".replace("  ", " ")
+            if standing.state == "blocked":
+                return
+        if missing:
+            return
+        values = self._values(step)
+        is_decided = step.when is not None and not _is_per_item(step.when)
+        if is_decided and not value_of(step.when or Literal(value=True), values):
+            standing.state, standing.reason = "skipped", "its condition does not hold"
+            return
+        try:
+            standing.tasks = tuple(self._tasks(step, values))
+        except _CannotRun as error:
+            standing.state, standing.reason = "failed", str(error)
+
+    def _end(self, step: Step, standing: _Standing) -> None:
+        tasks = standing.tasks or ()
+        outcomes = [self._outcomes.get(task.key) for task in tasks]
+        if None in outcomes:
+            return
+        failed = [each for each in outcomes if each is not None and not each.is_done]
+        standing.state = "failed" if failed else "done"
+        if failed:
+            standing.reason = failed[0].error
+            if step.each is not None:
+                standing.reason = f"{len(failed)} of {len(tasks)}: {failed[0].error}"
+
+    def _tasks(self, step: Step, values: Mapping[str, Any]) -> Iterator[StepTask]:
+        made_of = [[step.definition.get(key) for key in _OF_A_RUN], self._origin(step)]
+        if step.each is None:
+            yield self._task(step, step.name, values, made_of)
+            return
+        items = value_of(step.each, values)
+        if items is not None and not isinstance(items, list):
+            raise _CannotRun("for_each is no list")
+        if items is not None and len(items) > MAX_ITEMS:
+            raise _CannotRun(f"for_each has more than {MAX_ITEMS:,} values")
+        seen: dict[str, int] = {}
+        for index, item in enumerate(items or ()):
+            here = {**values, "item": item, "index": index}
+            if step.when is not None and not value_of(step.when, here):
+                continue
+            task = self._task(step, f"{step.name}[{index}]", here, [*made_of, item])
+            again = seen[task.key] = seen.get(task.key, -1) + 1
+            if again:  # the same work twice in one list is two tasks
+                key = _digest([task.key, again])
+                task = StepTask(key, task.name, step, task.prompt, task.cwd)
+            yield task
+
+    def _task(
+        self, step: Step, name: str, values: Mapping[str, Any], made_of: Sequence[Any]
+    ) -> StepTask:
+        prompt = step.prompt.fill(values)
+        if not prompt.strip():
+            raise _CannotRun(f"the prompt of {name} is empty")
+        cwd = "" if step.cwd is None else step.cwd.fill(values)
+        key = _digest([*made_of, prompt, cwd])
+        return StepTask(key, name, step, prompt, self._directory(step, cwd))
+
+    def _directory(self, step: Step, named: str) -> Path:
+        """Where a task works. A directory that a model has named lies within the pipeline's."""
+        try:
+            path = (self._base / Path(named).expanduser()).resolve()
+        except (OSError, RuntimeError, ValueError):
+            raise _CannotRun(f"cwd {named[:80]!r} is no directory") from None
+        if _is_told_by_a_model(step) and not path.is_relative_to(self._base.resolve()):
+            raise _CannotRun(f"cwd {named[:80]!r} is outside of {self._base}")
+        if not path.is_dir():
+            raise _CannotRun(f"cwd {named[:80]!r} is no directory")
+        return path
+
+    def _values(self, step: Step) -> dict[str, Any]:
+        return {
+            "inputs": self._pipeline.inputs,
+            "steps": {name: self._facts(self._pipeline.step(name)) for name in step.needs},
+        }
+
+    def _facts(self, step: Step) -> Mapping[str, Any]:
+        """What others may know of a step that has ended."""
+        standing = self._steps[step.name]
+        outcomes = [self._outcomes[task.key] for task in standing.tasks or ()]
+        results = [each.result for each in outcomes if each.is_done]
+        facts = {"state": standing.state, "error": standing.reason}
+        if step.each is not None:
+            return {**facts, "results": results}
+        return {**facts, "result": results[0] if results else None}
+
+    def _origin(self, step: Step) -> list[Any]:
+        """The tasks whose results it may use, and how each step of them has ended."""
+        found = []
+        for name in sorted(step.needs):
+            standing = self._steps[name]
+            found.append([name, standing.state, [task.key for task in standing.tasks or ()]])
+        return found
+
+
+class _CannotRun(Exception):
+    """A step cannot run with what it got; the message says why."""
+
+
+def _is_per_item(when: Expression) -> bool:
+    return any(each.path[0] in {"item", "index"} for each in references(when))
+
+
+def _is_told_by_a_model(step: Step) -> bool:
+    """Whether results of steps have a say in its directory."""
+    if step.cwd is None:
+        return False
+    used = {each.path[0] for each in step.cwd.references()}
+    is_list_told = step.each is not None and not isinstance(step.each, Literal)
+    if is_list_told and "item" in used and step.each is not None:
+        used |= {each.path[0] for each in references(step.each)}
+    return "steps" in used
+
+
+def _digest(made_of: Sequence[Any]) -> str:
+    text = json.dumps(made_of, sort_keys=True, ensure_ascii=True, default=str)
+    return sha256(text.encode()).hexdigest()[:32]
