@@ -80,7 +80,7 @@ class SafeGit:
         *arguments: str,
         timeout_s: float = TIMEOUT_S,
         given: IO[bytes] | None = None,
-        keep_open: int | None = None,
+        keep_open: tuple[int, ...] = (),
         ok: tuple[int, ...] = (0,),
         stopped: Callable[[], bool] | None = None,
     ) -> bytes:
@@ -88,8 +88,9 @@ class SafeGit:
 
         Whatever interrupts this, or ``stopped`` when it says so, ends git with all that it has
         started, and lets it take its own locks away. ``given`` is its input;
-        ``keep_open`` a file that stays open for as long as any of them runs. Raises ``ConfigError``
-        with what git says.
+        ``keep_open`` are files that stay open for as long as any of them runs.
+
+        Raises ``ConfigError`` with what git says.
         """
         try:
             process = subprocess.Popen(  # noqa: S603 - a program outside the workspace
@@ -100,7 +101,7 @@ class SafeGit:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                pass_fds=() if keep_open is None else (keep_open,),
+                pass_fds=keep_open,
             )
         except OSError as error:
             raise ConfigError(f"git cannot start: {error.strerror}", "see: agent doctor") from error

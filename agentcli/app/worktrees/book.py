@@ -24,6 +24,7 @@ from pathlib import Path, PurePosixPath
 from agentcli.app.safe_git import find_git
 from agentcli.app.worktrees.contents import (
     GIT_TIMEOUT_S,
+    MAX_COMMITS,
     TreeState,
     about_filters,
     commits_only_there,
@@ -58,6 +59,7 @@ if sys.platform != "win32":  # there, worktrees are not locked
     import fcntl
 
 _MAX_RECORD_BYTES = 100_000
+_REPOSITORY_LOCK = ".repository.lock"
 _BY_WHICH_KNOWN = "locked gitdir"
 _PATIENCE_S = 2.0  # for what takes moments: another start, the end of a killed one
 Stopped = Callable[[], bool]
@@ -375,13 +377,20 @@ class Worktrees:
         try:
             ensure_dir(path.parent)
             start = ("-b", branch, str(path), base) if not earlier else (str(path), branch)
-            plain.change(
-                *("worktree", "add", "--quiet", "--lock", "--reason", _reason(tree), *start),
+            add = ("worktree", "add", "--quiet", "--no-checkout", "--lock")
+            with self._alone(path) as handle:
+                plain.change(
+                    *(*add, "--reason", _reason(tree), *start),
+                    keep_open=(lock.handle, handle),
+                    timeout_s=GIT_TIMEOUT_S,
+                )
+            tree = replace(tree, admin=named_by(path / ".git"))
+            by_directory(plain, tree.admin or repository.common, path).change(
+                *("reset", "--quiet", "--hard", "--no-recurse-submodules"),
                 timeout_s=GIT_TIMEOUT_S,
-                keep_open=lock.handle,
+                keep_open=(lock.handle,),
                 stopped=stopped,
             )
-            tree = replace(tree, admin=named_by(path / ".git"))
             copied = copy_included(repository, path)
             _go_on(stopped)
             tree = replace(tree, step=READY)
@@ -403,6 +412,9 @@ class Worktrees:
             if not stay.lock.become(shared=False):
                 return replace(self.state(stay.tree, is_ours=True), in_use=True)
             state = self.state(stay.tree, is_ours=True)
+            if state.problem or state.commits >= MAX_COMMITS:  # another may have been in git's way
+                with self._alone(stay.tree.path):
+                    state = self.state(stay.tree, is_ours=True)
             if not state.is_clean:
                 return state
             self._discard(stay.tree)
@@ -489,8 +501,14 @@ class Worktrees:
         The branch stays where it has commits that nothing else has, unless ``with_commits``.
         """
         self._write(replace(tree, step=REMOVING))
-        git = find_git(tree.root)
         _erase(tree.path)
+        with self._alone(tree.path):
+            self._unlink(tree, with_commits=with_commits, keep_branch=keep_branch)
+        for file in (_unfinished(self._record_of(tree)), self._record_of(tree)):
+            file.unlink(missing_ok=True)
+
+    def _unlink(self, tree: Worktree, *, with_commits: bool, keep_branch: bool) -> None:
+        git = find_git(tree.root)
         for admin in _admin_directories(tree):
             for each in sorted(entries(admin), key=lambda path: _BY_WHICH_KNOWN.find(path.name)):
                 _erase(each)  # what it is known by last
@@ -502,8 +520,25 @@ class Worktrees:
             tip = commit_of(ours, f"refs/heads/{tree.branch}")
             if tip and (with_commits or not commits_only_there(ours, tree, (tip,))):
                 ours.change("branch", "-D", "--quiet", "--", tree.branch)
-        for file in (_unfinished(self._record_of(tree)), self._record_of(tree)):
-            file.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _alone(self, path: Path) -> Iterator[int]:
+        """Nobody else of us changes which worktrees the repository of the one at ``path`` has.
+
+        Git cannot bear that: it fails where it finds a worktree that another has begun to make.
+        Raises ``ConfigError``.
+        """
+        file = self._records / path.parent.name / _REPOSITORY_LOCK
+        try:
+            lock = _TreeLock.take(file, patience_s=GIT_TIMEOUT_S)
+        except OSError as error:
+            raise ConfigError(f"cannot lock {file}: {error.strerror}", "see the file") from error
+        if lock is None:
+            raise ConfigError(f"{file} was locked for too long", "is git waiting for something?")
+        try:
+            yield lock.handle
+        finally:
+            lock.release(remove=True)
 
     def _tidy(self, tree: Worktree) -> None:
         for folder in (self._record_of(tree).parent, tree.path.parent):

@@ -23,7 +23,7 @@ MAX_COPIED_FILES = 10_000
 MAX_COPIED_BYTES = 500_000_000
 _MAX_INCLUDE_BYTES = 100_000
 _MAX_OUTPUT = 20_000_000
-_MAX_COMMITS = 1_000
+MAX_COMMITS = 1_000
 # what git leaves in a worktree's own directory while it is in the middle of something
 _UNFINISHED = {
     "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
@@ -68,7 +68,7 @@ class TreeState:
 def _counted(number: int, what: str) -> str:
     if not number:
         return ""
-    most = "+" if number >= _MAX_COMMITS else ""
+    most = "+" if number >= MAX_COMMITS else ""
     return f"{number}{most} {what}{'' if number == 1 else 's'}"
 
 
@@ -116,12 +116,12 @@ def commits_only_there(git: SafeGit, tree: Worktree, tips: Sequence[str]) -> int
         return 0
     out = [f"--exclude=refs/heads/{tree.branch}"] if tree.made_branch else []
     found = git.output(
-        *("rev-list", "--single-worktree", "--count", f"--max-count={_MAX_COMMITS}", *wanted),
+        *("rev-list", "--single-worktree", "--count", f"--max-count={MAX_COMMITS}", *wanted),
         *("--not", *out, "--exclude=refs/stash", "--all"),
         limit=1000,
         timeout_s=GIT_TIMEOUT_S,
     )
-    return int(found) if found is not None else _MAX_COMMITS
+    return int(found) if found is not None else MAX_COMMITS
 
 
 def is_linked(tree: Worktree) -> bool:
