@@ -9,7 +9,7 @@ from collections import defaultdict
 
 from agentcli.codemap.index import MapIndex
 from agentcli.codemap.ranking import links_among
-from agentcli.codemap.resolve import SYMBOL, FileUse, Resolver, SymbolRow, of_family
+from agentcli.codemap.resolve import SYMBOL, Alike, FileUse, Resolver, SymbolRow
 from agentcli.domain.codemap import MappedFile, MapPicture, MapState, Symbol, SymbolUses, UsedIn
 
 MAX_SYMBOLS = 60
@@ -150,7 +150,7 @@ class Graph:
         ).fetchall()
         resolver.learn_imports(name)
         languages = {row[4] for row in rows}
-        fitting = {language: of_family(alike, language) for language in languages}
+        fitting = {language: Alike(alike, language) for language in languages}
         for *place, text in rows:
             use, lines = FileUse(*place), [int(line) for line in text.split()]
             there = fitting[use.language]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from agentcli.codemap.index import MapIndex
 from agentcli.codemap.parse import IMPORT
-from agentcli.codemap.resolve import MEMBERS, SYMBOL, FileUse, Resolver, SymbolRow, of_family
+from agentcli.codemap.resolve import MEMBERS, SYMBOL, Alike, FileUse, Resolver, SymbolRow
 from agentcli.domain.codemap import FileLink
 
 _DAMPING, _ROUNDS, _ENOUGH = 0.85, 40, 1e-7
@@ -91,7 +91,7 @@ def _links(db: sqlite3.Connection, files: Sequence[int]) -> Iterator[tuple[int, 
                 found = db.execute(f"{SYMBOL} WHERE symbol.name = ?", (name,))
                 defined[name] = [SymbolRow(*row) for row in found]
             line = int(lines.partition(" ")[0])
-            there = of_family(defined[name], language)
+            there = Alike(defined[name], language)
             meant = resolver.meant(there, FileUse(how, owner, file, path, language), line)
             weight = math.sqrt(lines.count(" ") + 1)
             for row in meant.sure:

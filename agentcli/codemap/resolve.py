@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from io import TextIOWrapper
 from typing import NamedTuple
 
@@ -59,6 +60,41 @@ class SymbolRow(NamedTuple):
         )
 
 
+class Alike:
+    """Definitions of one name that files in one family of languages use."""
+
+    def __init__(self, rows: Iterable[SymbolRow], language: str) -> None:
+        family = _family(language)
+        self.rows = [row for row in rows if _family(row.language) == family]
+        self.members = [row for row in self.rows if row.kind in MEMBERS]
+        self.free = [row for row in self.rows if row.kind not in MEMBERS]
+        self.top = [row for row in self.free if not row.container]
+        self.nested_in = {row.file for row in self.free if row.container}
+        self._of_file: dict[int, list[SymbolRow]] = defaultdict(list)
+        self._of_word: dict[str, list[tuple[str, SymbolRow]]] = defaultdict(list)
+        for row in self.rows:
+            self._of_file[row.file].append(row)
+        for row in self.members:
+            _, directory, own = _place(row.path)
+            package = directory.rpartition("/")[2]
+            self._of_word[row.container].append(("", row))
+            self._of_word[own].append(("" if package == own else package, row))
+
+    def of_file(self, file: int, *, only_free: bool) -> Rows:
+        """Those of one file, members too or not."""
+        found = self._of_file.get(file, [])
+        return [row for row in found if row.kind not in MEMBERS] if only_free else found
+
+    def near(self, file: int, imports: frozenset[str]) -> Rows:
+        """Members that a file with these imports is likely to have to do with."""
+        found = {row.id: row for row in self._of_file.get(file, ()) if row.kind in MEMBERS}
+        for word in sorted(imports & self._of_word.keys()):
+            for package, row in self._of_word[word]:
+                if not package or package in imports:
+                    found[row.id] = row
+        return list(found.values())
+
+
 class FileUse(NamedTuple):
     """A file uses a name so: ``owner`` is what the name is a member of, where that is one name."""
 
@@ -68,9 +104,9 @@ class FileUse(NamedTuple):
     path: str
     language: str
 
-    def depends_on_line(self, rows: Rows) -> bool:
-        """Whether uses in other lines of the file may mean another of ``rows``."""
-        return self.is_inside or any(row.container and row.file == self.file for row in rows)
+    def depends_on_line(self, alike: Alike) -> bool:
+        """Whether uses in other lines of the file may mean another of ``alike``."""
+        return self.is_inside or self.file in alike.nested_in
 
     @property
     def is_inside(self) -> bool:
@@ -85,13 +121,22 @@ class Meant(NamedTuple):
     maybe: Rows = ()
 
 
+@lru_cache(maxsize=65_536)
+def _place(path: str) -> tuple[frozenset[str], str, str]:
+    """Words that an import of the file has, its directory, its own word."""
+    directory, _, name = path.rpartition("/")
+    stem = name.rpartition(".")[0] or name
+    parts = frozenset(directory.split("/")) - {""}
+    own = directory.rpartition("/")[2] if stem in _NO_MODULE else stem
+    return parts | {own}, directory, own
+
+
 class Resolver:
     """Looks up definitions. It keeps what it has read of the map, so it lives for one question."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._imports: dict[int, frozenset[str]] = {}
-        self._modules: dict[str, tuple[frozenset[str], str, str]] = {}
         self._classes: dict[int, list[tuple[int, int, str]]] = {}
         self._ancestors: dict[str, set[str]] = {}
         self._blocks: dict[int, tuple[int, int]] = {}
@@ -123,16 +168,6 @@ class Resolver:
         for file, text in rows:
             found[file].add(text)
         self._imports = {file: frozenset(words) for file, words in found.items()}
-
-    def _place(self, path: str) -> tuple[frozenset[str], str, str]:
-        """Words that an import of the file has, its directory, its own word."""
-        if path not in self._modules:
-            directory, _, name = path.rpartition("/")
-            stem = name.rpartition(".")[0] or name
-            parts = frozenset(directory.split("/")) - {""}
-            own = directory.rpartition("/")[2] if stem in _NO_MODULE else stem
-            self._modules[path] = parts | {own}, directory, own
-        return self._modules[path]
 
     def _around(self, file: int, line: int) -> str:
         """The innermost class around a line."""
@@ -194,26 +229,23 @@ class Resolver:
 
     # --- what is meant ---------------------------------------------------------------------
 
-    def meant(self, rows: Rows, use: FileUse, line: int) -> Meant:
-        """Which of ``rows``, the definitions of a name in its family, its use in ``line`` means."""
-        if not rows:
+    def meant(self, alike: Alike, use: FileUse, line: int) -> Meant:
+        """Which of ``alike`` the use in ``line`` means."""
+        if not alike.rows:
             return Meant()
         if use.how == MEMBER:
-            return self._member(rows, use, line)
-        free = [row for row in rows if row.kind not in MEMBERS]
-        top = [row for row in free if not row.container]
+            return self._member(alike, use, line)
         if use.how == IMPORT:
-            return self._best(top, use, needs_word=True)
+            return self._best(alike.top, use, needs_word=True)
         by_import = use.language in _BY_IMPORT
-        own = self._seen_from(
-            [r for r in (free if by_import else rows) if r.file == use.file], line
-        )
+        own = self._seen_from(alike.of_file(use.file, only_free=by_import), line)
         if own:
             return Meant(own)
+        top = alike.top
         if by_import:
             is_imported = bool(top) and top[0].name in self.imports(use.file)
             return self._best(top if is_imported else (), use, needs_word=True)
-        return self._best(top or (free if len(rows) == 1 else ()), use)
+        return self._best(top or (alike.free if len(alike.rows) == 1 else ()), use)
 
     def _seen_from(self, rows: Rows, line: int) -> Rows:
         """Those of one file that ``line`` sees: of the innermost function around it, or of none."""
@@ -243,9 +275,9 @@ class Resolver:
         """How well the place of a definition fits what a file imports and where it is."""
         if row.file == use.file:
             return _OWN_FILE
-        words, directory, _ = self._place(row.path)
+        words, directory, _ = _place(row.path)
         score = float(len(words & self.imports(use.file)))
-        _, here, _ = self._place(use.path)
+        _, here, _ = _place(use.path)
         if directory == here:
             score += _SAME_DIRECTORY
         elif here.startswith(f"{directory}/" if directory else ""):
@@ -264,16 +296,15 @@ class Resolver:
         one_place = len({(row.file, row.container) for row in best}) == 1
         return Meant(best) if one_place else Meant((), best)
 
-    def _member(self, rows: Rows, use: FileUse, line: int) -> Meant:
-        members = [row for row in rows if row.kind in MEMBERS]
+    def _member(self, alike: Alike, use: FileUse, line: int) -> Meant:
         found: Meant | None = None
         if use.owner == TEXT:
             found = Meant()
         elif use.is_inside:
-            found = self._of_itself(members, use, line)
+            found = self._of_itself(alike.members, use, line)
         elif use.owner:
-            found = self._of_named(rows, use)
-        return self._unknown(rows, members, use) if found is None else found
+            found = self._of_named(alike, use)
+        return self._unknown(alike, use) if found is None else found
 
     def _of_itself(self, members: Rows, use: FileUse, line: int) -> Meant | None:
         """Of ``self`` or ``super()``; nothing outside of a class."""
@@ -285,7 +316,7 @@ class Resolver:
         others = [row for row in members if row.container != around]
         return self._inherited(others, self._bases_of(around), use)
 
-    def _of_named(self, rows: Rows, use: FileUse) -> Meant | None:
+    def _of_named(self, alike: Alike, use: FileUse) -> Meant | None:
         """Of a class or a module by its name; nothing where the name tells nothing."""
         owner = use.owner
         is_class, is_known = self._defines(owner)
@@ -293,13 +324,12 @@ class Resolver:
         is_near = imported or use.language not in _BY_IMPORT
         is_near = is_near or any(name == owner for *_, name in self._classes_in(use.file))
         if is_class and is_near:
-            found = self._inherited(rows, (owner,), use)
+            found = self._inherited(alike.rows, (owner,), use)
             if found.sure or found.maybe:
                 return found
         if not imported:
             return None
-        free = [row for row in rows if row.kind not in MEMBERS and not row.container]
-        there = [row for row in free if owner in self._place(row.path)[0]]
+        there = [row for row in alike.top if owner in _place(row.path)[0]]
         if there:
             return self._best(there, use)
         return None if is_known else Meant()  # it belongs to nothing of the project
@@ -325,43 +355,26 @@ class Resolver:
                 return Meant(found.sure, (*found.maybe, *below))
         return Meant(below) if len(below) == 1 else Meant((), below)
 
-    def _unknown(self, rows: Rows, members: Rows, use: FileUse) -> Meant:
+    def _unknown(self, alike: Alike, use: FileUse) -> Meant:
         """What a member of something means of which nothing is known."""
         imports = self.imports(use.file)
         free = [
             row
-            for row in rows
-            if row.kind not in MEMBERS
-            and (
+            for row in alike.free
+            if (
                 (row.file == use.file and self._defines(row.container)[0])
                 if row.container
-                else self._place(row.path)[2] in imports
+                else _place(row.path)[2] in imports
             )
         ]
-        if len(rows) == 1:
-            return Meant(members or free)
-        near = [row for row in members if self._is_near(row, use, imports)]
+        if len(alike.rows) == 1:
+            return Meant(alike.members or free)
+        near = alike.near(use.file, imports)
         if use.owner == "" and free:
             return self._best(free, use)
         if len({(row.file, row.container) for row in near}) == 1 and not free:
-            return Meant((), near) if rows[0].name in _OF_ANYTHING else Meant(near)
-        return Meant((), (*(near or members), *free))
-
-    def _is_near(self, row: SymbolRow, use: FileUse, imports: frozenset[str]) -> bool:
-        """Whether a file is likely to have to do with what the member belongs to."""
-        _, directory, own = self._place(row.path)
-        package = directory.rpartition("/")[2]
-        return (
-            row.file == use.file
-            or row.container in imports
-            or (own in imports and (not package or package == own or package in imports))
-        )
-
-
-def of_family(rows: Rows, language: str) -> Rows:
-    """Those that files in ``language`` use."""
-    family = _family(language)
-    return [row for row in rows if _family(row.language) == family]
+            return Meant((), near) if near[0].name in _OF_ANYTHING else Meant(near)
+        return Meant((), (*(near or alike.members), *free))
 
 
 def _family(language: str) -> str:
