@@ -35,16 +35,35 @@ class AsksUser(Approver, Asker, LongWait, Protocol):
 
 
 class SessionLibrary:
-    """The user's sessions, opened as ``options`` ask."""
+    """The user's sessions, opened as ``options`` ask.
 
-    def __init__(self, settings: Settings, options: SessionOptions) -> None:
+    ``reread`` gives the settings as they are by now, and lines for the user.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: SessionOptions,
+        reread: Callable[[], tuple[Settings, Sequence[str]]] | None = None,
+    ) -> None:
         self._settings = settings
+        self._reread = reread
         self._options = options
         self._may_fork = options.fork
         self.leads_to = ""
         """The session that the user has chosen and that is to be opened elsewhere; maybe none."""
         self.has_opened = False
         self._files = session_files(settings)
+
+    async def reread(self) -> tuple[Settings, Sequence[str]]:
+        """Take the settings as they are by now; they, and lines for the user.
+
+        Sessions opened later go by them. Raises ``ConfigError``: then nothing has changed.
+        """
+        notices: Sequence[str] = ()
+        if self._reread is not None:
+            self._settings, notices = await asyncio.to_thread(self._reread)
+        return self._settings, notices
 
     async def open_first(self, user: AsksUser) -> Session:
         """The session that the options ask for, else the newest interrupted one (REC-4).

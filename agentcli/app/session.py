@@ -253,6 +253,14 @@ class Session:
             parts=(*message.parts, *await resources_named(typed, servers, token, self.notify)),
         )
 
+    def resource_names(self) -> Mapping[str, str]:
+        """What servers have to read, ``SERVER:URI``, and what they say it is (MCP-1)."""
+        if self._parts.servers is None:
+            return {}
+        from agentcli.app.extensions.mcp import resource_names
+
+        return resource_names(self._parts.servers())
+
     @property
     def project_memory(self) -> SessionMemory | None:
         """What is known of the project; ``None`` where that is switched off (MEM-1)."""

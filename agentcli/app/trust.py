@@ -236,7 +236,7 @@ def change_trust(paths: Paths, project: Project | None, *, trusted: bool) -> str
         raise ConfigError(problem, "fix it first")
     decide(paths, project.place, project.fingerprint, trusted=trusted)
     what = "Trusted" if trusted else "Not trusted any more"
-    return f"{what}, from the next start of the chat on: {project.place}"
+    return f"{what}, from /reload or the next start of the chat on: {project.place}"
 
 
 def project_lines(project: Project) -> list[str]:

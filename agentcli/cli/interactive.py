@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agentcli.app.library import SessionLibrary
@@ -13,7 +14,7 @@ from agentcli.app.options import SessionOptions
 from agentcli.app.trust import project_lines
 from agentcli.app.user_files import Finding, UserFiles
 from agentcli.cli.logging_setup import REDACTOR
-from agentcli.cli.session_request import prepare_settings, session_options
+from agentcli.cli.session_request import prepare_settings, session_options, settings_in_force
 from agentcli.config.project import Project, Standing
 from agentcli.config.settings import Settings
 from agentcli.ui.sanitize import reveal
@@ -44,7 +45,7 @@ def talk(options: SharedOptions, first_prompt: str) -> tuple[int, str, str]:
 
     settings = prepare_settings(options, ask=ask_for_trust)
     wanted = session_options(options, interactive=True)
-    library = SessionLibrary(settings, wanted)
+    library = SessionLibrary(settings, wanted, partial(settings_in_force, options))
     code = asyncio.run(
         run_chat(
             library,

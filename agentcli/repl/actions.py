@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -311,6 +311,11 @@ class ChatActions:
         """What the argument of a slash command may be, for completion."""
         found = registry.find(name)
         return found.completes(self._chat) if found and self._opened.session else ()
+
+    def resources(self) -> Mapping[str, str]:
+        """What MCP servers have to read, for completion."""
+        session = self._opened.session
+        return session.resource_names() if session else {}
 
     @staticmethod
     def check_typed(command: str) -> None:

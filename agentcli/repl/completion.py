@@ -1,4 +1,4 @@
-"""What is offered in the prompt: ``/command`` at its start, ``@path`` anywhere, earlier prompts.
+"""What is offered: ``/command`` at the start, ``@path`` and ``@server:uri``, earlier prompts.
 
 Law: the event loop never waits for a disk or for git; completing runs none of the repository's
 code (see ``FileIndex``); what is offered reads, once it stands there, as the path it names (see
@@ -26,7 +26,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from agentcli.app.mentions import START, escaped, find_mentions, unescaped, written
 from agentcli.app.safe_git import find_git, read_bounded
 from agentcli.app.user_files import UserFiles
-from agentcli.ui.sanitize import reveal
+from agentcli.ui.sanitize import clean_line, reveal
 
 # --- fuzzy search in paths --------------------------------------------------------------------
 
@@ -432,9 +432,11 @@ class ChatCompleter(Completer):
         commands: Callable[[], Mapping[str, str]],
         cwd: Path,
         arguments: Callable[[str], Sequence[str]] = lambda _: (),
+        resources: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._commands = commands
         self._arguments = arguments
+        self._resources = resources
         self._cwd = cwd
         self._index = FileIndex(cwd)
 
@@ -450,6 +452,7 @@ class ChatCompleter(Completer):
             if found is None:
                 found = make(self._cwd, threading.Event()).search(path, MAX_SHOWN)
             yield from (_completion(each, typed) for each in found)
+            yield from self._resource_completions(typed)
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
@@ -469,6 +472,8 @@ class ChatCompleter(Completer):
             found = await self._index.search(path, MAX_SHOWN)
         for each in found:
             yield _completion(each, typed)
+        for completion in self._resource_completions(typed):
+            yield completion
 
     def used(self, text: str) -> None:
         """``text`` was sent: what it names is offered first from now on."""
@@ -489,6 +494,17 @@ class ChatCompleter(Completer):
         for name, help_text in self._commands().items():
             if name.startswith(found[1]):
                 yield Completion(f"/{name}", -len(found[1]) - 1, display_meta=help_text)
+
+    def _resource_completions(self, typed: str) -> Iterable[Completion]:
+        """Resources of MCP servers, ``SERVER:URI``: those that begin so first."""
+        wanted = typed.lower()
+        about = self._resources()
+        fitting = [each for each in about if wanted in each.lower() and each != typed]
+        fitting.sort(key=lambda each: not each.lower().startswith(wanted))
+        for each in fitting[:MAX_SHOWN]:
+            yield Completion(
+                each, -len(typed), display=reveal(each), display_meta=clean_line(about[each])
+            )
 
     def _argument_completions(self, command: str, typed: str) -> Iterable[Completion]:
         """What may come after a command: what begins with the letters, then what holds them."""

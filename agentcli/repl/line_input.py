@@ -198,7 +198,7 @@ class ChatPrompt:
             message=FormattedText([("class:prompt", "> ")]),
             multiline=True,
             prompt_continuation=_continuation,
-            completer=ChatCompleter(helps, user.cwd, actions.arguments_of),
+            completer=ChatCompleter(helps, user.cwd, actions.arguments_of, actions.resources),
             complete_while_typing=False,
             reserve_space_for_menu=0,
             history=prompt_history(user),

@@ -110,7 +110,7 @@ class LiveInput:
         shown = shown_keys(user.settings.chat_keys, user.default_keys)
         self.region = Region(view, opened, self._screen.theme, shown)
 
-        self._completer = ChatCompleter(helps, user.cwd, actions.arguments_of)
+        self._completer = ChatCompleter(helps, user.cwd, actions.arguments_of, actions.resources)
         self.buffer = Buffer(
             name=DEFAULT_BUFFER,
             completer=self._completer,

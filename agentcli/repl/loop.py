@@ -180,6 +180,7 @@ class _Chat:
 
     async def reload(self) -> None:
         """Open this session again, with what the user brings as it is by now."""
+        self.user.settings, notices = await self.sessions.reread()
         old = self.session
         kept, model = (old.id if old.turns else None), old.model.id
         self._opened.adopt(None)
@@ -194,6 +195,8 @@ class _Chat:
             opened = await self.sessions.open_new(self._questions, model)
         opened.go_on_as(old)
         self._adopt(opened, replays=False)
+        for notice in notices:
+            opened.notify(notice)
 
     async def pick_session(self) -> str | None:
         """Let the user choose among the sessions; ``None`` also when a signal ended that."""

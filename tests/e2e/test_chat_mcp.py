@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -11,6 +13,7 @@ import pytest
 
 from tests.e2e.chat import IDLE, Chat, leave
 from tests.e2e.test_mcp import hostile, results_of
+from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.oauth_server import OAuthServer
 from tests.support.replies import call, say
@@ -59,3 +62,52 @@ def test_a_server_that_does_not_come_up_is_not_waited_for_after_ctrl_c(
     terminal.wait_for("Cancelled")
     terminal.wait_for(IDLE)
     leave(terminal)
+
+
+@pytest.mark.spec("MCP-1", "SEC-1")
+def test_reload_sees_servers_that_were_added_meanwhile(
+    chat: Chat, model_server: ModelServer, work: Path
+) -> None:
+    model_server.add(say("first"), say("second"))
+    terminal = chat()
+    terminal.line("hello")
+    terminal.wait_for("first")
+    added = run_agent(
+        "mcp", "add", "late", "--", sys.executable, "-c", "", env=agent_env(), cwd=work
+    )
+    assert added.code == 0, added.stderr
+    (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": hostile("silent")}}))
+    terminal.line("/reload")
+    terminal.wait_for("1 MCP server")
+    terminal.line("/trust")
+    terminal.wait_for("theirs")
+    terminal.line("/trust yes")
+    terminal.wait_for("Trusted, from /reload")
+    terminal.line("/reload")
+    terminal.wait_for("2 MCP servers")
+    terminal.line("go on")
+    terminal.wait_for("second")
+    leave(terminal)
+    assert len(model_server.requests[1].body["messages"]) == 3  # the same session
+
+
+@pytest.mark.slow
+@pytest.mark.spec("MCP-1", "UI-4")
+def test_a_resource_is_completed_and_attached(chat: Chat, model_server: ModelServer) -> None:
+    pytest.importorskip("mcp_types")
+    script = Path(__file__).parents[1] / "support" / "mcp_sdk_server.py"
+    model_server.add(call("tool_search", {"query": "add"}), say("first"), say("second"))
+    terminal = chat(*given(ex={"command": sys.executable, "args": [str(script)]}))
+    terminal.line("find it")  # waits for the server
+    terminal.wait_for("first")
+    terminal.wait_for(IDLE)
+    terminal.send("what is @ex:te")
+    terminal.wait_for("ex:text://readme")
+    terminal.key("tab")
+    terminal.wait_for("@ex:text://readme")
+    terminal.line(" please")
+    terminal.wait_for("second")
+    leave(terminal)
+    prompts = json.dumps(model_server.requests[-1].body["messages"][-1])
+    assert "what is @ex:text://readme please" in prompts
+    assert "[Resource text://readme of the MCP server ex]" in prompts

@@ -50,7 +50,7 @@ def test_skills_are_picked_and_read_again(
     terminal.wait_for("Tea.")
     skill(home / ".agents", "grind", "Makes coffee")
     terminal.line("/reload")
-    terminal.wait_for("Read again: 2 skills, 0 commands, 0 agents")
+    terminal.wait_for("Read again: settings, 2 skills, 0 commands, 0 agents")
     terminal.line("go on")
     terminal.wait_for("Coffee.")
     leave(terminal)

@@ -53,6 +53,20 @@ def test_commands_come_with_their_help_and_only_at_the_start(tmp_path: Path) -> 
     assert offered(completer, "/help me") == []
 
 
+@pytest.mark.spec("UI-4", "MCP-1")
+def test_resources_of_servers_come_after_files_and_those_that_begin_so_first(project: Path) -> None:
+    about = {"docs:text://app": "Read\x1b[31m me", "app:text://x": "", "db:row://1": "One"}
+    completer = ChatCompleter(dict, project, resources=lambda: about)
+    assert offered(completer, "see @app") == [
+        "src/app.py", "docs/app.md", "app:text://x", "docs:text://app",
+    ]  # fmt: skip
+    (found,) = completer.get_completions(Document("@db:"), CompleteEvent())
+    assert (found.text, found.start_position, found.display_meta_text) == ("db:row://1", -3, "One")
+    (found,) = completer.get_completions(Document("@docs:t"), CompleteEvent())
+    assert found.display_meta_text == "Read me"
+    assert offered(completer, "/app") == []
+
+
 @pytest.mark.spec("UI-4")
 def test_files_are_those_that_git_would_add(project: Path) -> None:
     completer = ChatCompleter(dict, project)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.app.extensions.logins import ServerLogins
 from agentcli.app.extensions.servers import kept_by
-from agentcli.domain.clean import cut_text
+from agentcli.domain.clean import cut_text, one_line
 from agentcli.domain.mcp import McpError
 from agentcli.domain.messages import TextPart
 from agentcli.mcp.client import ClientSetup
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agentcli.mcp.servers import McpServer
 
 MAX_RESOURCES = 20
+MAX_ABOUT = 60
 MAX_RESOURCE_BYTES = 100_000
 _RESOURCE = re.compile(r"(?<!\S)@([\w.-]+):([^\s\"]*[^\s\".,;!?)\]}>'])")
 
@@ -100,6 +101,16 @@ def _tried_row(facts: ServerFacts) -> dict[str, Any]:
         "prompts": [each.name for each in facts.prompts],
         "stderr": facts.said.splitlines(),
     }
+
+
+def resource_names(servers: McpServers) -> dict[str, str]:
+    """What can be named as ``@SERVER:URI``, and what it is said to be."""
+    found = {}
+    for each in (each for facts in servers.facts() for each in facts.resources):
+        name = f"{each.server}:{each.uri}"
+        if not each.is_template and name.isprintable() and _RESOURCE.fullmatch(f"@{name}"):
+            found[name] = one_line(each.description or each.name, MAX_ABOUT)
+    return found
 
 
 async def resources_named(

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 _VERBS = ("restart", "login", "logout", "on", "off")
 _HOW = "/mcp NAME shows one; /mcp restart|login|logout|on|off NAME"
-_NONE = (
-    "No MCP server is in use. To add one: agent mcp add --help; the next start of the chat uses it."
-)
+_NONE = "No MCP server is in use. To add one: agent mcp add --help, then /reload."
 _SAID_LINES = 20
 _MOST_NAMED = 60
 

@@ -1,4 +1,4 @@
-"""``/reload``: read skills, commands, agents and instructions again; the session goes on."""
+"""``/reload``: read settings, MCP servers, skills, commands, agents and instructions again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ async def _run(chat: Chat, _arguments: str) -> None:
         (len(extensions.skills), "skill"),
         (sum(not each.is_skill for each in extensions.commands), "command"),
         (len(extensions.agents), "agent"),
+        *(((len(extensions.servers), "MCP server"),) if extensions.servers else ()),
     )
     named = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts)
-    chat.show([f"Read again: {named}, and the instructions (/memory)."])
+    chat.show([f"Read again: settings, {named}, and the instructions (/memory)."])
 
 
-COMMAND = SlashCommand("reload", "read skills, commands, agents and instructions again", _run)
+COMMAND = SlashCommand(
+    "reload", "read settings, MCP servers, skills, commands and agents again", _run
+)
