@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
+from functools import partial
 from typing import Any, Protocol
 
 from agentcli.app.earlier_end import spent_in
@@ -26,6 +27,8 @@ from agentcli.fleet.results import BatchState, Journal, TaskStanding
 from agentcli.fleet.tasks import BatchTask
 
 LOCKED_S = 1.0
+KILLED_S = 1.0
+LONGEST_WAIT_S = 60.0
 MOST_LOCKED = 60
 _RESULTS_S = 2.0
 _RESULTS_SHARE = 20.0
@@ -193,8 +196,9 @@ class Batch:
                 fresh.append(item)
                 continue
             if _is_begun(standing):
-                cost = spent.get(standing.session_id, 0.0)
-                standing.cost_usd = None if cost is None else standing.earlier_usd + cost
+                if standing.session_id in spent:  # else it is elsewhere, or had not begun
+                    cost = spent[standing.session_id]
+                    standing.cost_usd = None if cost is None else standing.earlier_usd + cost
                 self._lines.add(item, first=False)
             elif self._plan.retry_failed and standing.state is not BatchState.DONE:
                 if standing.exit_code in {_APPROVAL, _STORE}:  # that session has no more to say
@@ -352,7 +356,7 @@ class Batch:
             who = item.provider or "the provider"
             self._view.says(f"{who} asks for a pause: its tasks wait {pause_s:.0f} s")
         elif was_killed:
-            wait_s = min(60.0, 2.0**item.tries)
+            wait_s = min(LONGEST_WAIT_S, KILLED_S * 2**item.tries)
         else:
             bucket.went_well()
             return _Verdict(_STATES.get(code or 0, BatchState.FAILED))
@@ -373,13 +377,14 @@ class Batch:
         task = item.task
         known.state, known.exit_code = verdict.state, result.exit_code
         text = str(result.end.get("result") or result.problem)
-        if verdict.state.has_ended:
-            row: dict[str, Any] = {"result": text}
-            if (structured := result.end.get("structured_output")) is not None:
-                row["structured_output"] = structured
-            async with self._writing:
-                await asyncio.to_thread(self._journal.end, task.id, row)
-        elif verdict.again and not self._draining:
+        row: dict[str, Any] = {"result": text}
+        if (structured := result.end.get("structured_output")) is not None:
+            row["structured_output"] = structured
+        has_ended = verdict.state.has_ended
+        write = partial(self._journal.end, row=row) if has_ended else self._journal.ran
+        async with self._writing:
+            await asyncio.to_thread(write, task.id)
+        if verdict.again and not self._draining:
             item.not_before = time.monotonic() + verdict.wait_s
             self._lines.add(item, first=True)
         self._view.ended(task, known, text)

@@ -169,6 +169,9 @@ class Journal:
             known.earlier_usd = float(value["earlier_usd"])
             known.content = str(value["content"])
             known.row_at = -1
+        elif (ran := value.get("ran")) is not None and str(ran) in self.tasks:
+            known = self.tasks[str(ran)]
+            known.cost_usd, known.duration_ms = value["cost_usd"], value["duration_ms"]
         elif isinstance(row := value.get("end"), dict):
             known = self.tasks.setdefault(str(row["id"]), TaskStanding())
             known.state = BatchState(row["state"])
@@ -196,17 +199,23 @@ class Journal:
         self._write(line, lasting=False)
         return known
 
+    def ran(self, task_id: str) -> None:
+        """A run of the task is over, and the task is not: what all of its runs have cost."""
+        known = self.tasks[task_id]
+        cost, took_ms = known.cost_usd, known.duration_ms
+        line = {"ran": task_id, "cost_usd": cost, "duration_ms": took_ms}
+        self._write(line, lasting=False)
+
     def begin_afresh(self, task_id: str) -> None:
         """The next start of the task is in another session; what it has cost is remembered."""
         known = self.tasks[task_id]
         known.afresh += 1
         known.earlier_usd = known.cost_usd or 0.0
 
-    def end(self, task_id: str, result: Mapping[str, Any]) -> None:
-        """The task has ended; ``result`` is what its row says beside what is known of it."""
+    def end(self, task_id: str, row: Mapping[str, Any]) -> None:
+        """The task has ended; ``row`` is what its row says beside what is known of it."""
         known = self.tasks[task_id]
-        row = {**_row(task_id, known), **result}
-        known.row_at = self._write({"end": row}, lasting=True)
+        known.row_at = self._write({"end": {**_row(task_id, known), **row}}, lasting=True)
 
     def _write(self, value: Mapping[str, Any], *, lasting: bool) -> int:
         """Add a line; where it begins. ``lasting``: it is on disk before this returns."""

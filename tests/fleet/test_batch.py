@@ -1,0 +1,291 @@
+"""Who runs when, and what becomes of it: batches on an engine that only says how runs end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import PersistenceError, UsageError
+from agentcli.fleet import batch as batches
+from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, BatchView
+from agentcli.fleet.engine import Engine, TaskCall, TaskResult
+from agentcli.fleet.limits import Purse
+from agentcli.fleet.results import JOURNAL, BatchState, Journal, TaskStanding
+from agentcli.fleet.tasks import BatchTask, TasksFile, read_tasks
+from tests.support.batches import rows_of
+
+Script = Callable[[TaskCall, int], TaskResult | None]
+
+
+def ended(code: int, text: str = "said", cost: float | None = 0.01, **more: Any) -> TaskResult:
+    end = {"type": "result", "result": text, "total_cost_usd": cost, "num_turns": 1, **more}
+    return TaskResult(code, end, duration_ms=5)
+
+
+class Played(Engine):
+    """Runs end as ``script`` says for the call and how often its prompt was begun; no: when told."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.calls: list[TaskCall] = []
+        self.began: dict[str, list[float]] = defaultdict(list)
+        self.running = self.most = 0
+        self.together = 1
+        self.met = asyncio.Event()
+
+    async def run(self, call: TaskCall, cancel: CancelToken) -> TaskResult:
+        self.calls.append(call)
+        self.began[call.prompt].append(time.monotonic())
+        self.running += 1
+        self.most = max(self.most, self.running)
+        if self.running >= self.together:
+            self.met.set()
+        await self.met.wait()
+        result = self.script(call, len(self.began[call.prompt]))
+        if result is None:
+            await cancel.wait()
+            result = ended(143, "cancelled")
+        self.running -= 1
+        return result
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def prompts(self) -> list[str]:
+        return [call.prompt for call in self.calls]
+
+
+class Heard(BatchView):
+    """Keeps what is said; ``on_start`` is told of each start."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.on_start: Callable[[BatchTask], None] = lambda _: None
+
+    def begins(self, known: Mapping[str, TaskStanding]) -> None:
+        """Nothing."""
+
+    def started(self, task: BatchTask, known: TaskStanding) -> None:
+        self.on_start(task)
+
+    def ended(self, task: BatchTask, known: TaskStanding, result: str) -> None:
+        """Nothing."""
+
+    def says(self, text: str) -> None:
+        self.said.append(text)
+
+
+def tasks_of(base: Path, rows: Sequence[str]) -> tuple[BatchTask, ...]:
+    return read_tasks(TasksFile("\n".join(rows).encode(), "t.jsonl", base))
+
+
+def prompts(base: Path, names: str) -> tuple[BatchTask, ...]:
+    return tasks_of(base, [f'{{"id": "{name}", "prompt": "{name}"}}' for name in names])
+
+
+def go(
+    base: Path,
+    tasks: Sequence[BatchTask],
+    engine: Engine,
+    heard: Heard | None = None,
+    *,
+    budget: float | None = None,
+    act: Callable[[Batch], None] = lambda _: None,
+    **plan: Any,
+) -> BatchEnd:
+    async def main() -> BatchEnd:
+        journal = Journal.open(base / "out")
+        try:
+            wanted = BatchPlan(tasks, **{"jobs": 3, **plan})
+            running = Batch(wanted, journal, engine, heard or Heard(), Purse(budget))
+            act(running)
+            return await running.run()
+        finally:
+            journal.close()
+
+    return asyncio.run(main())
+
+
+def states(base: Path) -> dict[str, str]:
+    return {row["id"]: row["state"] for row in rows_of(base / "out")}
+
+
+@pytest.mark.spec("SCALE-2")
+def test_each_task_runs_once_and_no_more_at_a_time_than_allowed(tmp_path: Path) -> None:
+    codes = {"a": 0, "b": 1, "c": 3, "d": 4, "e": 78}
+    engine = Played(lambda call, _: ended(codes.get(call.prompt, 0)))
+    engine.together = 3
+    tasks = prompts(tmp_path, "abcdefg")
+    end = go(tmp_path, tasks, engine, arguments=("--effort=low",), model="m/n", timeout_s=9.0)
+    assert engine.prompts == list("abcdefg") and engine.most == 3
+    assert states(tmp_path) == {
+        **dict.fromkeys("afg", "done"), "b": "failed", "c": "limit", "d": "refused", "e": "failed",
+    }  # fmt: skip
+    assert engine.calls[0].arguments == ("--effort=low", "--model", "m/n")
+    assert engine.calls[0].timeout_s == 9.0 and not end.is_complete and end.reason == ""
+    first = {call.prompt: call.session_id for call in engine.calls}
+    again = Played(lambda *_: ended(0))
+    assert go(tmp_path, tasks, again).skipped == 7 and not again.calls
+    assert go(tmp_path, tasks, again, retry_failed=True).is_complete
+    assert sorted(again.prompts) == list("bcde")
+    sessions = {call.prompt: call.session_id for call in again.calls}
+    assert {name for name in sessions if sessions[name] != first[name]} == {"d"}
+    assert {row["attempts"] for row in rows_of(tmp_path / "out")} == {1, 2}
+
+
+def test_a_provider_that_refuses_is_left_alone_and_others_go_on(tmp_path: Path) -> None:
+    rows = [f'{{"prompt": "x{n}", "model": "x/1"}}' for n in range(4)]
+    rows += [f'{{"prompt": "y{n}", "model": "y/1"}}' for n in range(4)]
+
+    def script(call: TaskCall, times: int) -> TaskResult:
+        is_first = call.prompt == "x0" and times == 1
+        return ended(75, retry_after_s=0.3) if is_first else ended(0)
+
+    engine, heard = Played(script), Heard()
+    end = go(tmp_path, tasks_of(tmp_path, rows), engine, heard, jobs=1)
+    assert end.is_complete and "x asks for a pause" in heard.said[0]
+    assert engine.prompts[:5] == ["x0", "y0", "y1", "y2", "y3"]
+    assert engine.began["x0"][1] - engine.began["x0"][0] >= 0.3
+
+
+def test_what_is_killed_or_refused_again_and_again_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "KILLED_S", 0.001)
+    monkeypatch.setattr(batches, "LOCKED_S", 0.001)
+
+    def script(call: TaskCall, times: int) -> TaskResult:
+        if call.prompt == "l" and times < 20:
+            return ended(74, terminal_reason="session_locked")
+        if call.prompt == "k":
+            return TaskResult(None, problem="killed by signal 9")
+        return ended(75, retry_after_s=0.0) if call.prompt == "r" else ended(0)
+
+    engine = Played(script)
+    go(tmp_path, prompts(tmp_path, "klr"), engine)
+    assert Counter(engine.prompts) == {"k": 5, "r": 5, "l": 20}
+    assert states(tmp_path) == {"k": "failed", "l": "done", "r": "failed"}
+    row = rows_of(tmp_path / "out")[0]
+    assert (row["result"], row["exit_code"], row["attempts"]) == ("killed by signal 9", None, 5)
+    assert len({call.session_id for call in engine.calls}) == 3
+
+
+@pytest.mark.parametrize("how", ["drain", "stop"])
+def test_a_stopped_batch_goes_on_with_what_was_begun(how: str, tmp_path: Path) -> None:
+    tasks, heard = prompts(tmp_path, "abcdef"), Heard()
+    engine = Played(lambda call, _: None if call.prompt == "b" and how == "stop" else ended(0))
+
+    def act(running: Batch) -> None:
+        heard.on_start = lambda task: getattr(running, how)() if task.id == "b" else None
+
+    end = go(tmp_path, tasks, engine, heard, act=act, jobs=2)
+    assert end.reason == {"drain": "drained", "stop": "stopped"}[how]
+    assert engine.prompts == ["a", "b"]
+    unfinished = {"b": "interrupted"} if how == "stop" else {"b": "done"}
+    assert states(tmp_path) == {"a": "done", **unfinished, **dict.fromkeys("cdef", "pending")}
+    later = Played(lambda *_: ended(0))
+    assert go(tmp_path, tasks[::-1], later).is_complete
+    assert later.prompts == [*(["b"] if how == "stop" else []), *"fedc"]
+    if how == "stop":
+        assert later.calls[0].session_id == engine.calls[1].session_id
+
+
+def test_a_list_that_has_changed_goes_by_the_names_of_its_tasks(tmp_path: Path) -> None:
+    engine, heard = Played(lambda *_: ended(0)), Heard()
+    go(tmp_path, prompts(tmp_path, "abc"), engine)
+    changed = tasks_of(tmp_path, ['{"id": "c", "prompt": "new"}', '{"prompt": "d"}'])
+    assert go(tmp_path, changed, engine, heard).is_complete
+    assert engine.prompts == [*"abc", "d"] and len(rows_of(tmp_path / "out")) == 2
+    assert "2 tasks of earlier starts" in heard.said[0]
+    assert "1 task changed" in heard.said[1] and "(c)" in heard.said[1]
+
+
+def test_the_budget_is_that_of_all_tasks_and_all_starts(tmp_path: Path) -> None:
+    spent: dict[str, float] = defaultdict(float)
+
+    def script(call: TaskCall, _times: int) -> TaskResult:
+        """A task of four requests, which stops where it is told to."""
+        given = dict(zip(call.arguments[::2], call.arguments[1::2], strict=True))
+        stop = float(given.get("--pause-usd", given["--max-budget-usd"]))
+        here = requests = 0
+        while here < stop and spent[call.session_id] < 0.4 - 1e-9:
+            here, requests = here + 0.1, requests + 1
+            spent[call.session_id] += 0.1
+        more = {"num_turns": requests, "cost": spent[call.session_id]}
+        if spent[call.session_id] > 0.4 - 1e-9:
+            return ended(0, **more)
+        reason = "paused" if "--pause-usd" in given else "max_budget_usd"
+        return ended(3, terminal_reason=reason, **more)
+
+    tasks = prompts(tmp_path, "abcdefgh")
+    end = go(tmp_path, tasks, Played(script), budget=1.5, jobs=8)
+    assert end.reason == "budget" and 1.4 < sum(spent.values()) <= 1.6 + 1e-9
+    assert end.spent_usd == pytest.approx(sum(spent.values()))
+    idle = Played(script)
+    assert go(tmp_path, tasks, idle, budget=1.5).reason == "budget" and not idle.calls
+    assert go(tmp_path, tasks, Played(script), budget=9.0).is_complete
+    assert sum(spent.values()) == pytest.approx(8 * 0.4)
+    assert sum(row["cost_usd"] for row in rows_of(tmp_path / "out")) == pytest.approx(8 * 0.4)
+
+
+def test_a_directory_that_cannot_be_written_stops_the_batch(tmp_path: Path) -> None:
+    heard = Heard()
+    with pytest.raises(UsageError, match="cannot write to"):
+        Journal.open(Path("/proc/no/such"))
+    engine = Played(lambda *_: ended(0))
+
+    def act(running: Batch) -> None:
+        def fail(*_: object, **__: object) -> int:
+            raise PersistenceError("cannot write journal.jsonl: no space left", "make room")
+
+        heard.on_start = lambda task: (
+            setattr(running._journal, "_write", fail) if task.id == "b" else None
+        )
+
+    with pytest.raises(PersistenceError, match="no space left"):
+        go(tmp_path, prompts(tmp_path, "abcdef"), engine, heard, act=act, jobs=1)
+    assert engine.prompts == ["a", "b"]
+    assert go(tmp_path, prompts(tmp_path, "abcdef"), engine).is_complete
+
+
+def test_one_process_at_a_time_has_a_directory(tmp_path: Path) -> None:
+    first = Journal.open(tmp_path / "out")
+    with pytest.raises(UsageError, match="another agent is at work"):
+        Journal.open(tmp_path / "out")
+    first.close()
+    Journal.open(tmp_path / "out").close()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / JOURNAL).write_text('{"format": "else"}\n')
+    with pytest.raises(UsageError, match="not the journal of a batch"):
+        Journal.open(tmp_path / "other")
+
+
+def test_a_journal_cut_at_any_byte_is_that_of_a_moment_before(tmp_path: Path) -> None:
+    engine = Played(lambda call, _: ended(0 if call.prompt == "a" else 1, "é\u2028\x1b[31m"))
+    go(tmp_path, prompts(tmp_path, "ab"), engine, jobs=1)
+    path = tmp_path / "out" / JOURNAL
+    whole = path.read_bytes()
+    assert b"\x1b" not in whole
+    sessions = {call.prompt: call.session_id for call in engine.calls}
+    for size in range(whole.index(b"\n") + 1, len(whole), 7):
+        path.write_bytes(whole[:size])
+        journal = Journal.open(tmp_path / "out")
+        lines = whole[:size].count(b"\n")
+        assert journal.tasks.keys() == {1: set(), 2: {"a"}, 3: {"a"}}.get(lines, {"a", "b"})
+        ends = [known.state for known in journal.tasks.values()]
+        assert sum(state.has_ended for state in ends) == {1: 0, 2: 0, 5: 2}.get(lines, 1)
+        assert {name: journal.session_of(name) for name in "ab"} == sessions
+        journal.begin("a", "x")
+        journal.close()
+        assert path.read_bytes().endswith(b"}\n")
+        journal = Journal.open(tmp_path / "out")
+        assert journal.tasks["a"].state is BatchState.INTERRUPTED
+        journal.close()
