@@ -43,7 +43,8 @@ class BatchPlan:
 
     ``arguments`` are options of ``agent run`` for every task, ``model``, ``permission_mode`` and
     ``timeout_s`` those that a row may overrule (``is_fearless``: yolo twice). A task is tried
-    ``attempts`` times at most in one start. ``default_model`` answers where nobody is named.
+    ``attempts`` times at most in one start; with ``worktrees`` each in a worktree of its own.
+    ``default_model`` answers where nobody is named.
     """
 
     tasks: Sequence[BatchTask]
@@ -53,6 +54,7 @@ class BatchPlan:
     permission_mode: str | None = None
     is_fearless: bool = False
     timeout_s: float | None = None
+    worktrees: bool = False
     attempts: int = 5
     retry_failed: bool = False
     default_model: str = ""
@@ -312,6 +314,8 @@ class Batch:
             options += ["--max-budget-usd", f"{min(limits):.6f}"]
         if share is not None and share.pause_usd is not None:
             options += ["--pause-usd", f"{share.pause_usd:.6f}"]
+        if plan.worktrees:
+            options.append(f"--worktree={self._journal.worktree_of(task.id)}")
         timeout_s = task.timeout_s or plan.timeout_s
         return TaskCall(known.session_id, task.prompt, task.cwd, tuple(options), timeout_s)
 
@@ -378,6 +382,8 @@ class Batch:
         known.state, known.exit_code = verdict.state, result.exit_code
         text = str(result.end.get("result") or result.problem)
         row: dict[str, Any] = {"result": text}
+        if self._plan.worktrees:
+            row["worktree"] = self._journal.worktree_of(task.id)
         if (structured := result.end.get("structured_output")) is not None:
             row["structured_output"] = structured
         has_ended = verdict.state.has_ended

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ RESULTS = "results.jsonl"
 REPORT = "report.html"
 FORMAT = "agentcli-batch/1"
 _NOISE_BYTES = 10
+_UNFIT = re.compile(r"[^a-z0-9-]+")
+_SLUG_CHARS = 40
 
 
 class BatchState(StrEnum):
@@ -125,6 +128,13 @@ class Journal:
         value = (self._created_ms & (1 << 48) - 1) << 80 | noise
         value = value & ~(0xF << 76) | 0x7 << 76
         return str(uuid.UUID(int=value & ~(0x3 << 62) | 0x2 << 62))
+
+    def worktree_of(self, task_id: str) -> str:
+        """The name of the task's worktree, which is one of a branch, too."""
+        slug = _UNFIT.sub("-", task_id).strip("-.")[:_SLUG_CHARS].rstrip("-.")
+        digest = hashlib.sha256(task_id.encode()).hexdigest()[:4]
+        plain = slug if slug == task_id else f"{slug or 'task'}-{digest}"
+        return f"batch-{self._batch[:6]}-{plain}"
 
     # --- reading ---------------------------------------------------------------------------------
 

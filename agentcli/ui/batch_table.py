@@ -23,6 +23,8 @@ from agentcli.ui.sanitize import clean_line
 
 _MARGIN = 4  # the line of totals, the head, and what the shell writes below
 _LAST = 5
+_FEW = 2  # of them are shown however many tasks run
+_WIDE = 60
 _STYLES = {"done": "green", "failed": "red", "limit": "yellow", "refused": "yellow"}
 
 
@@ -99,11 +101,15 @@ class LiveTable:
     def _drawn(self) -> Group:
         room = max(1, self._console.height - _MARGIN)
         running = list(self._running.values())
-        shown = running[: max(1, room - len(self._ended))]
+        shown = running[: max(1, room - min(_FEW, len(self._ended)))]
         table = Table(box=None, pad_edge=False, expand=True, padding=(0, 1), show_header=False)
-        table.add_column(width=8)
-        table.add_column(max_width=24, no_wrap=True, overflow="ellipsis")
-        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        is_wide = self._console.width >= _WIDE
+        table.add_column(width=11)
+        table.add_column(
+            max_width=24, no_wrap=True, overflow="ellipsis", ratio=None if is_wide else 1
+        )
+        if is_wide:
+            table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         table.add_column(justify="right", no_wrap=True)
         table.add_column(justify="right", no_wrap=True)
         for line in [*list(self._ended)[-max(0, room - len(shown)) :], *shown][-room:]:
@@ -112,8 +118,8 @@ class LiveTable:
             table.add_row(
                 Text(line.state, style=_STYLES.get(line.state, "")),
                 Text(line.name),
-                Text(line.text),
-                wording.duration(round(took_s)),
+                *([Text(line.text)] if is_wide else []),
+                wording.elapsed(took_s),
                 cost,
             )
         more = (
@@ -124,7 +130,7 @@ class LiveTable:
     def totals(self) -> str:
         """How many stand how, in a line."""
         words = [f"{count} {state}" for state, count in self.counts.items() if count]
-        took = wording.duration(round(time.monotonic() - self._began))
+        took = wording.elapsed(time.monotonic() - self._began)
         cost = wording.cost(self.spent_usd)
         note = f" - {self.note}" if self.note else ""
         return f"{self._total} tasks: {', '.join(words)}; {took}, {cost}{note}"

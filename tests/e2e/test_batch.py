@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +26,8 @@ from tests.support.cli import Running, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
 
+# tasks and kills: with BATCH_CAMPAIGN=1 the whole campaign, else a tenth of it
+CAMPAIGN = (200, 10) if os.environ.get("BATCH_CAMPAIGN") else (20, 3)
 ROW = Path(agentcli.fleet.__file__).with_name("results.schema.json")
 
 
@@ -59,3 +66,58 @@ def test_a_batch_that_is_killed_goes_on_and_no_task_is_done_twice(
     assert again.code == 0 and again.result["skipped"] == 12
     assert len(model_server.requests) == asked and rows_of(work / "out") == rows
     assert tasks.exists() and not processes_of(home)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.spec("SCALE-2")
+def test_tasks_in_worktrees_killed_at_any_moment_are_all_done_once(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    count, kills = CAMPAIGN
+    chance = random.Random(count)
+    Service(model_server, fault_each=20, command_each=1)
+    for line in (
+        "git init -q .",
+        "git config user.name me",
+        "git config user.email me@example.org",
+        "echo one > file.txt",
+        "git add .",
+        "git commit -qm one",
+    ):
+        subprocess.run(line, shell=True, check=True, cwd=work)
+    tasks = write_tasks(work.parent / "tasks.jsonl", numbered_tasks(count))
+    budget = "--max-budget-usd=1000"
+    words = ("batch", str(tasks), "-j", "8", "-o", "../out", "--yolo", "-w", budget)
+    env = agent_env(model_server)
+    for _ in range(kills):
+        requests = len(model_server.requests) + chance.randint(1, 2 * count // kills)
+        with Running(*words, env=env, cwd=work) as running:
+            with suppress(AssertionError):  # all may be done by then
+                model_server.wait_for_requests(requests, timeout=60)
+            time.sleep(chance.random() * 0.5)
+            running.process.kill()
+            running.process.wait()
+        wait_until(lambda: not processes_of(home), "the tasks end with their batch")
+        check_rows(
+            rows_of(work.parent / "out") if (work.parent / "out/results.jsonl").exists() else []
+        )
+    done = run_agent(*words, env=env, cwd=work, timeout=600)
+    assert done.code == 0, done.stdout + done.stderr
+    rows = rows_of(work.parent / "out")
+    check_rows(rows)
+    assert [row["id"] for row in rows] == [f"t{number}" for number in range(count)]
+    assert {row["state"] for row in rows} == {"done"}
+    assert answers_in(home) == {row["session_id"]: 1 for row in rows}
+    assert not processes_of(home)
+    dirty = run_agent("worktrees", "list", "--format", "json", env=env, cwd=work).stdout
+    names = {tree["name"] for tree in json.loads(dirty)}
+    assert names <= {row["worktree"] for row in rows} and len(names) <= count
+    pruned = run_agent("worktrees", "prune", env=env, cwd=work)
+    assert (
+        pruned.code == 0
+        and subprocess.run(
+            ["git", "status", "--porcelain"], cwd=work, capture_output=True, check=True
+        ).stdout
+        == b""
+    )

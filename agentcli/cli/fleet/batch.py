@@ -78,6 +78,10 @@ class BatchOptions(_Shared):  # type: ignore[misc] # made of the declarations of
             " default: the name of TASKS with .batch.",
         ),
     ] = None
+    worktree: Annotated[
+        bool,
+        typer.Option("-w", "--worktree", help="Give each task a git worktree of its own."),
+    ] = False
     prompt: Annotated[
         str | None,
         typer.Option(
@@ -120,6 +124,7 @@ def batch(options: BatchOptions) -> int:
         permission_mode=str(mode) if (mode := common.mode()) is not None else None,
         is_fearless=common.yolo > 1,
         timeout_s=common.timeout_s(),
+        worktrees=options.worktree,
         retry_failed=options.retry_failed,
         default_model=_default_model(),
     )
