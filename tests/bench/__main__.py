@@ -28,7 +28,7 @@ for name in (
     "doctor",
 ):
     found += show(import_module(f"tests.bench.bench_{name}").rows(runs))
-for name in ("screen", "background", "idle"):
+for name in ("screen", "background", "batch", "idle"):
     found += show(import_module(f"tests.bench.bench_{name}").rows())
 print(f"\n{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} processors")
 print(f"medians of {runs}, load average before the end {os.getloadavg()[0]:.1f}\n")
