@@ -473,3 +473,17 @@ def test_starts_at_once_with_one_name_and_with_many(root: Path, state: Path) -> 
     many = "for _ in range(4):\n    assert trees.leave(trees.enter(repository, None)) is None"
     assert set(_all_at_once(root, many)) == {""}
     assert traces(root, state) == {}
+
+
+def test_what_a_kill_has_left_half_made_is_in_nobody_elses_way(
+    root: Path, trees: Worktrees, state: Path
+) -> None:
+    half = enter(trees, root, "half")
+    record = next((state / "worktree-records").glob("*/half.json"))
+    half.lock.release()
+    record.write_text(record.read_text().replace('"ready"', '"making"'))
+    (common_directory(root) / "worktrees" / "half" / "commondir").write_bytes(b"")
+    other = enter(trees, root, "other")
+    assert other.directory.is_dir() and not half.directory.exists()
+    assert trees.leave(other) is None
+    assert traces(root, state) == {}
