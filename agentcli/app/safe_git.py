@@ -37,6 +37,9 @@ _OPTIONS = (
 _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _FILTERS = ("clean", "smudge", "process")
 
+# others may be changing references of the same repository; git would wait for a tenth of a second
+_PATIENT = ("-c", "core.filesRefLockTimeout=10000", "-c", "core.packedRefsTimeout=10000")
+
 
 @dataclass(frozen=True, slots=True)
 class SafeGit:
@@ -94,7 +97,7 @@ class SafeGit:
         """
         try:
             process = subprocess.Popen(  # noqa: S603 - a program outside the workspace
-                [self.program, *self.options, *arguments],
+                [self.program, *self.options, *_PATIENT, *arguments],
                 cwd=self.cwd,
                 env=self.env,
                 stdin=subprocess.DEVNULL if given is None else given,

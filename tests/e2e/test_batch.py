@@ -103,9 +103,10 @@ def test_tasks_in_worktrees_killed_at_any_moment_are_all_done_once(
             rows_of(work.parent / "out") if (work.parent / "out/results.jsonl").exists() else []
         )
     done = run_agent(*words, env=env, cwd=work, timeout=600)
-    assert done.code == 0, done.stdout + done.stderr
     rows = rows_of(work.parent / "out")
     check_rows(rows)
+    assert [row["result"] for row in rows if row["state"] != "done"] == []
+    assert done.code == 0, done.stderr
     assert [row["id"] for row in rows] == [f"t{number}" for number in range(count)]
     assert {row["state"] for row in rows} == {"done"}
     assert answers_in(home) == {row["session_id"]: 1 for row in rows}
