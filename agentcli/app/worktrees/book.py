@@ -378,6 +378,7 @@ class Worktrees:
             ensure_dir(path.parent)
             start = ("-b", branch, str(path), base) if not earlier else (str(path), branch)
             add = ("worktree", "add", "--quiet", "--no-checkout", "--lock")
+            self._clear_half_made(tree)
             with self._alone(path) as handle:
                 plain.change(
                     *(*add, "--reason", _reason(tree), *start),
@@ -520,6 +521,26 @@ class Worktrees:
             tip = commit_of(ours, f"refs/heads/{tree.branch}")
             if tip and (with_commits or not commits_only_there(ours, tree, (tip,))):
                 ours.change("branch", "-D", "--quiet", "--", tree.branch)
+
+    def _clear_half_made(self, beside: Worktree) -> None:
+        """Take back what others in the repository had begun to make or remove when they died.
+
+        Git would make no other worktree as long as one lacks some of its files.
+        """
+        for seen in self.all(beside.repository):
+            if seen.step == READY or seen.path == beside.path:
+                continue
+            with contextlib.suppress(OSError):
+                lock = _TreeLock.take(self._lock_of(seen.path), make=False)
+                if lock is None:
+                    continue
+                try:
+                    tree = _read_record(self._record_of(seen))
+                    if tree is not None and tree.step != READY:
+                        self._discard(tree)
+                        lock.release(remove=True)
+                finally:
+                    lock.release()
 
     @contextlib.contextmanager
     def _alone(self, path: Path) -> Iterator[int]:
