@@ -49,6 +49,7 @@ th:first-child, td.text { text-align: left; }
 tbody th { font-weight: 400; white-space: normal; min-width: 9rem; max-width: 22rem; }
 tbody th small { display: block; color: var(--dim); }
 td.bar { width: 30%; min-width: 6rem; }
+path:hover { stroke-opacity: 1; stroke-width: 4; }
 .bar svg { display: block; width: 100%; height: .8rem; }
 .chart { display: block; width: 100%; min-width: 34rem; height: auto; }
 .full, .part { vector-effect: non-scaling-stroke; stroke: var(--bar); stroke-width: 1.5; }

@@ -58,7 +58,8 @@ def _quoted(text: str) -> str:
 
 def map_page(title: str, picture: MapPicture, state: MapState) -> str:
     """A page that draws who uses whom, and lists every file of the picture."""
-    shown = f"the {len(picture.files):,} files that are used most are shown"
+    some = f"the {len(picture.files):,} files that are used most are shown"
+    shown = some if len(picture.files) < state.files else "all are shown"
     lead = [f"{state.files:,} files, {state.symbols:,} symbols; {shown}.", *state.notes]
     drawn = sorted(picture.files[:MAX_DRAWN], key=lambda file: file.path)
     numbers = {file.path: number for number, file in enumerate(picture.files)}
