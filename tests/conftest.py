@@ -13,12 +13,17 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.model_server import ModelServer
 
 # nothing listens there: a model server on this machine must not answer in a test (CLI-10)
 _LOCAL_SERVERS = ("OLLAMA_HOST", "LMSTUDIO_BASE_URL", "VLLM_BASE_URL", "LLAMACPP_BASE_URL")
 _KEPT = ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "CI", "PYTHONPATH")
+
+# how long an example takes on a busy machine is no fault
+settings.register_profile("agentcli", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("agentcli")
 
 
 @pytest.hookimpl(tryfirst=True)

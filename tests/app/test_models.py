@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from agentcli.domain.events import AgentEvent, Failed, ModelFellBack, Notice, Ou
 from agentcli.domain.messages import user_text
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from tests.support.cli import agent_env
+from tests.support.databases import opened
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer, Recorded
 from tests.support.replies import Reply, fails
 
@@ -397,7 +397,7 @@ def test_the_small_model_writes_summaries_and_the_main_one_where_it_fails(
         assert not small.violations
     notices = [event.text for event in heard if isinstance(event, Notice)]
     (file,) = paths.sessions_dir.glob("*.db")
-    with sqlite3.connect(file) as db:
+    with opened(file) as db:
         rows = db.execute("SELECT model, kind FROM usage WHERE kind = 'compaction'").fetchall()
     if works:
         assert "SMALL SUMMARY" in text

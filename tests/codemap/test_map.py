@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import stat
 import struct
 import sys
@@ -22,6 +21,7 @@ from agentcli.codemap.index import MAX_FILE_BYTES, MapIndex, map_file
 from agentcli.codemap.ranking import pagerank
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.codemap import MapState
+from tests.support.databases import opened
 
 T = TypeVar("T")
 SHOP = {
@@ -174,9 +174,8 @@ def test_a_lost_damaged_or_other_map_is_made_again(shop: Shop, damage: bytes | N
     path = map_file(shop.maps, shop.root)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     if damage is None:
-        with sqlite3.connect(path) as db:
+        with opened(path) as db:
             db.execute("PRAGMA user_version = 99")
-        db.close()
     else:
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)

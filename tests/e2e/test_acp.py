@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 
 from tests.support.acp_client import Editor
 from tests.support.cli import KEY, run_agent
+from tests.support.databases import opened
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, call, calls, fails, say
 from tests.support.wire_facts import facts_of
@@ -241,9 +241,8 @@ def _wait_until_queued(session_id: str, text: str) -> None:
     path = Path(os.environ["AGENTCLI_HOME"]) / "sessions" / f"{session_id}.db"
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        with sqlite3.connect(path) as db:
+        with opened(path) as db:
             rows = db.execute("SELECT body FROM input_queue WHERE state = 'queued'").fetchall()
-        db.close()
         if (text,) in rows:
             return
         time.sleep(0.02)

@@ -13,7 +13,6 @@ import shlex
 import signal
 import socket
 import socketserver
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from tests.e2e.chat import IDLE, Chat, leave
 from tests.e2e.faults import FAULTS, NAMES
 from tests.e2e.one_shot import assert_one_line_error, check_sessions, one_shot, result_of
 from tests.support.cli import AGENT, agent_env, run_agent, spawn_agent
+from tests.support.databases import opened
 from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.processes import wait_until
 from tests.support.pty_driver import Terminal
@@ -213,9 +213,8 @@ def test_a_disk_that_fills_up_in_mid_session_is_code_74_and_nothing_is_lost(
 def damaged(kind: str) -> Callable[[Path], None]:
     def do(path: Path) -> None:
         if kind == "newer":
-            with sqlite3.connect(path) as db:
+            with opened(path) as db:
                 db.execute("PRAGMA user_version = 999")
-            db.close()
             return
         data = {"truncated": path.read_bytes()[:-9000], "garbage": b"\xa5" * 50_000, "zero": b""}
         path.write_bytes(data[kind])

@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from agentcli.headless.stream_run import MAX_WAITING
 from tests.e2e.one_shot import RESULT_FIELDS
 from tests.e2e.stream_client import ARGS, Client, control, message
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
+from tests.support.databases import opened
 from tests.support.model_server import ModelServer
 from tests.support.replies import call, fails, say
 from tests.support.wire_facts import facts_of
@@ -87,7 +87,7 @@ def test_what_comes_while_a_turn_runs_waits_durably_and_is_answered_next(
 def queued(work: Path, session_id: str) -> list[str]:
     """What waits in the session's file, read from outside."""
     path = Path(os.environ["AGENTCLI_HOME"]) / "sessions" / f"{session_id}.db"
-    with sqlite3.connect(path) as db:
+    with opened(path) as db:
         rows = db.execute("SELECT body FROM input_queue WHERE state = 'queued'").fetchall()
     db.close()
     return [row[0] for row in rows]

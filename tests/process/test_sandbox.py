@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from agentcli.process.run import end_processes
 from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
 from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
+from tests.support.databases import opened
 from tests.support.processes import until
 from tests.support.sandboxes import BOTH, Sandboxed, bash, needs, told
 from tests.support.tool_context import text_of, tool_context
@@ -151,7 +151,7 @@ def test_in_a_home_directory_start_up_files_and_our_files_stay_as_they_are(home:
     sessions = own / "sessions"
     sessions.mkdir(parents=True)
     database = sessions / "s.db"
-    with sqlite3.connect(database) as connection:
+    with opened(database) as connection:
         connection.execute("create table t(x)")
     before = database.read_bytes()
     (home / ".bashrc").write_text("# mine\n")

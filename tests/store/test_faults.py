@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from agentcli.store.repair.check import check
 from agentcli.store.repair.repair import repair
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import finished_session, fresh, now, text
+from tests.support.databases import opened
 
 pytestmark = pytest.mark.sampled
 
@@ -35,9 +35,8 @@ def only_text(path: Path) -> None:
 
 def other_database(path: Path) -> None:
     path.unlink()
-    with sqlite3.connect(path) as db:
+    with opened(path) as db:
         db.execute("CREATE TABLE t (x)")
-    db.close()
 
 
 def header_gone(path: Path) -> None:
@@ -54,34 +53,29 @@ def page_gone(path: Path) -> None:
 
 
 def no_session_row(path: Path) -> None:
-    with sqlite3.connect(path) as db:
+    with opened(path) as db:
         db.execute("DELETE FROM session")
-    db.close()
 
 
 def no_message_table(path: Path) -> None:
-    with sqlite3.connect(path) as db:
+    with opened(path) as db:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("DROP TABLE message")
-    db.close()
 
 
 def odd_types(path: Path) -> None:
-    with sqlite3.connect(path) as db:
+    with opened(path) as db:
         db.execute("UPDATE message SET created_at = 'yesterday' WHERE seq = 2")
-    db.close()
 
 
 def unknown_state(path: Path) -> None:
-    with sqlite3.connect(path) as db:
+    with opened(path) as db:
         db.execute("UPDATE session SET status = 'asleep'")
-    db.close()
 
 
 def broken_text(path: Path) -> None:
-    with sqlite3.connect(path) as db:
+    with opened(path) as db:
         db.execute("UPDATE message SET body = CAST(x'ff00fe' AS TEXT) WHERE seq = 2")
-    db.close()
 
 
 def directory(path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,6 +35,7 @@ from tests.store.sessions import (
     run_child,
     text,
 )
+from tests.support.databases import opened
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_fork_is_a_complete_session_of_its_own(files: SessionFiles, path: Path
     )
     assert loaded.info.created_at >= original.info.updated_at
     assert loaded.info.updated_at == loaded.info.created_at
-    with sqlite3.connect(copy) as one, sqlite3.connect(path) as other:
+    with opened(copy) as one, opened(path) as other:
         assert one.execute("SELECT id FROM session").fetchone() == (copy.stem,)
         for table in ("message", "tool_run", "blob", "usage", "note", "kv"):
             query = f"SELECT * FROM {table}"

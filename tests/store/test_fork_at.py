@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -30,6 +29,7 @@ from tests.store.sessions import (
     result,
     text,
 )
+from tests.support.databases import opened
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_what_waits_and_what_is_of_later_stays_with_the_original(files: SessionF
 
     path = asyncio.run(scenario())
     copy = files.path_of(files.fork(path.stem, 7))
-    with sqlite3.connect(copy) as db:
+    with opened(copy) as db:
         assert db.execute("SELECT key FROM kv").fetchall() == [("memory",)]
         row = db.execute("SELECT status, raw, display FROM tool_run WHERE call_id = 'z'").fetchone()
     assert row == ("cancelled", None, "")

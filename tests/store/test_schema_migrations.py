@@ -20,6 +20,7 @@ from agentcli.store.repair.check import check
 from agentcli.store.schema import APPLICATION_ID, REWIND_TABLES, SCHEMA_VERSION, TABLES, table_names
 from agentcli.store.sqlite import SqliteStore, recover
 from tests.store.sessions import finished_session, text
+from tests.support.databases import opened
 
 VERSION_1_RUNS = """
 CREATE TABLE tool_run (
@@ -124,10 +125,9 @@ def test_a_file_of_version_1_opens_with_everything_in_its_new_place(path: Path) 
     asyncio.run(scenario())
     backup = path.with_name("old.v1.backup")
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
-    with sqlite3.connect(backup) as db:
+    with opened(backup) as db:
         assert db.execute("SELECT count(*) FROM message").fetchone() == (5,)
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
-    db.close()
     assert len(before) == backup.stat().st_size
     assert check(path) == []
 
@@ -205,9 +205,8 @@ def test_a_migration_whose_rows_do_not_add_up_changes_nothing(
 
 def test_a_file_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> None:
     path = asyncio.run(finished_session(tmp_path))
-    with sqlite3.connect(path) as db:
+    with opened(path) as db:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-    db.close()
     before = path.read_bytes()
     for writable in (True, False):
         with pytest.raises(SessionTooNew, match="newer version") as caught:

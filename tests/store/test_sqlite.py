@@ -35,6 +35,7 @@ from tests.store.sessions import (
     run_child,
     text,
 )
+from tests.support.databases import opened
 
 
 def test_it_is_what_the_ports_ask_for(tmp_path: Path) -> None:
@@ -633,9 +634,8 @@ def test_the_write_ahead_log_stays_bounded(tmp_path: Path) -> None:
 @pytest.mark.spec("FAIL-3", "REC-7")
 def test_a_malformed_message_is_an_error_and_not_a_shorter_session(tmp_path: Path) -> None:
     path = asyncio.run(finished_session(tmp_path))
-    with sqlite3.connect(path) as db:
+    with opened(path) as db:
         db.execute("UPDATE message SET body = '{}' WHERE seq = 3")
-    db.close()
 
     async def scenario() -> None:
         store = await SqliteStore.open(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +50,7 @@ from tests.store.imports.made import (
     use,
 )
 from tests.store.sessions import finished_session, now
+from tests.support.databases import opened
 
 PROVIDERS = (("anthropic", "claude-opus-4-5"), ("openai", "gpt-5"), ("gemini", "gemini-3-pro"))
 FILES = {
@@ -188,7 +188,7 @@ def test_an_export_of_opencode(importer: Importer) -> None:
     ]
     assert [call.name for call in calls_of(shown)] == ["bash", "read_file", "write_file"]
     assert done.title == "Listing files"
-    with sqlite3.connect(importer.files.path_of(done.id)) as db:
+    with opened(importer.files.path_of(done.id)) as db:
         rows = db.execute("SELECT kind, output_tokens, cost_usd FROM usage").fetchall()
     assert rows == [("imported", 4, 0.25), ("imported", 4, 0.25)]
 
@@ -253,15 +253,15 @@ def test_a_session_that_has_grown_is_another_one(importer: Importer) -> None:
 def test_an_import_brings_nothing_that_acts(importer: Importer) -> None:
     done = bring(importer, FILES["claude"])
 
-    async def opened() -> tuple[str, ...]:
+    async def foreign() -> tuple[str, ...]:
         store = await SqliteStore.open(importer.files.path_of(done.id), seal=importer.files.seal)
         try:
             return await store.drop_foreign(importer.cwd)
         finally:
             await store.aclose()
 
-    assert now(opened()) == ()
-    with sqlite3.connect(importer.files.path_of(done.id)) as db:
+    assert now(foreign()) == ()
+    with opened(importer.files.path_of(done.id)) as db:
         assert db.execute("SELECT key FROM kv").fetchall() == [("imported",)]
         for table in ("input_queue", "task", "schedule", "file_change", "event"):
             assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
