@@ -127,7 +127,7 @@ def summary_lines(found: Statistics) -> Iterable[str]:
         f"tokens    {usage.input_tokens or 0:,} in, {cached:,} cached,"
         f" {usage.output_tokens or 0:,} out"
     )
-    yield f"cost      {wording.sum_cost(found.total)}"
+    yield f"cost      {_cost(found.total)}"
 
 
 def as_object(found: Statistics) -> Mapping[str, Any]:
@@ -235,9 +235,14 @@ def stats_tables(options: StatsOptions) -> int:
     return 0
 
 
+def _cost(spent: Spent) -> str:
+    """Nothing was asked for: that is not free."""
+    return wording.sum_cost(spent) if spent.requests else "-"
+
+
 def _cells(spent: Spent) -> tuple[str, ...]:
     counts = (spent.requests, spent.usage.input_tokens or 0, _cached(spent), _out(spent))
-    return (*(f"{count:,}" for count in counts), wording.sum_cost(spent))
+    return (*(f"{count:,}" for count in counts), _cost(spent))
 
 
 _RESULT_HEAD = ("ADDED", "AGAIN", "CACHED", "COST")
@@ -341,7 +346,7 @@ def _bars(found: Statistics, kind: str) -> Sequence[Bar]:
 
 def _bar(name: str, spent: Spent) -> Bar:
     count = tokens(spent)
-    return Bar(name, count, f"{count:,} tokens, {wording.sum_cost(spent)}")
+    return Bar(name, count, f"{count:,} tokens, {_cost(spent)}")
 
 
 def _drawn(lines: Sequence[Bar]) -> list[str]:
@@ -431,7 +436,7 @@ class _Measure:
     def words(self, spent: Spent) -> str:
         """The same in words."""
         tokens = wording.tokens_of(tokens_in(spent) + _out(spent))
-        return f"{wording.sum_cost(spent)}, {tokens}" if self.is_money else tokens
+        return f"{_cost(spent)}, {tokens}" if self.is_money else tokens
 
     def axis(self, size: float) -> str:
         """A line of the grid."""
@@ -464,7 +469,11 @@ def _totals(found: Statistics) -> str:
     unknown = f"without {wording.plural(total.unknown, 'request')} of unknown price"
     return charts.facts(
         (
-            ("Cost", wording.cost(cost), unknown if total.unknown else ""),
+            (
+                "Cost",
+                wording.cost(cost) if total.requests else "-",
+                unknown if total.unknown else "",
+            ),
             ("Tokens sent", wording.count(sent), share),
             ("Tokens written", wording.count(_out(total)), ""),
             ("Sessions", f"{own:,}", f"and {agents:,} of sub-agents" if agents else ""),

@@ -62,6 +62,7 @@ def test_bars_by_day_model_tool_and_session(session_ids: list[str], locale: str)
 def test_nothing_spent_and_wrong_options_are_told_in_a_line() -> None:
     done = run_agent("stats", env=agent_env())
     assert done.code == 0 and "sessions  0, 0 turns" in done.stdout
+    assert "cost      -" in done.stdout  # nothing was asked for, which is not the same as free
     for args in (("stats", "--by", "hour"), ("stats", "--days", "x"), ("stats", "nobody")):
         done = run_agent(*args, env=agent_env())
         assert done.code == 2 and len(done.stderr.splitlines()) == 1, done
