@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from agentcli.domain.errors import SessionNotFound
 from agentcli.domain.session import NewestUnreadable, SessionInfo, SessionStatus
 from agentcli.store import disk
 from agentcli.store import files as module
+from agentcli.store.catalogue.catalogue import VERSION
 from agentcli.store.files import SessionFiles
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import change, make, now, text
@@ -171,3 +174,19 @@ def test_a_search_indexes_what_is_new_only(files: SessionFiles) -> None:
     told.clear()
     assert len(now(files.search("heron", on_progress=lambda *step: told.append(step)))) == 1
     assert told == [(0, 1)]
+
+
+@pytest.mark.spec("SCALE-6")
+def test_a_catalogue_of_the_version_before_is_kept_and_gets_what_it_lacks(
+    files: SessionFiles,
+) -> None:
+    assert len(now(files.search("question"))) == 8
+    with contextlib.closing(sqlite3.connect(files.catalogue.path)) as db:
+        db.execute("DROP INDEX session_stamp")
+        db.execute("PRAGMA user_version = 5")
+        db.commit()
+    assert len(now(files.search("question"))) == 8
+    assert files.catalogue.losses == 0
+    with contextlib.closing(sqlite3.connect(files.catalogue.path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        assert db.execute("SELECT count(*) FROM indexed").fetchone() == (8,)

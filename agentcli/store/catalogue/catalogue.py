@@ -47,7 +47,7 @@ _ROWS_PER_FETCH = 64
 _IDS_PER_QUERY = 500
 LOG = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 MAX_INDEXED_CHARACTERS = 100_000
 MESSAGES_PER_INSERT = 200
 MAX_RANKED = 2_000
@@ -60,6 +60,7 @@ _WORDS_OF_DAMAGE = (
     "fts5",
 )
 
+_STAMPS = "CREATE INDEX session_stamp ON session (id, stamp)"  # new in version 6
 _TABLES = (
     """
 CREATE TABLE session (
@@ -72,6 +73,7 @@ CREATE TABLE session (
 )""",
     "CREATE INDEX session_newest ON session (updated_at, id)",
     "CREATE INDEX session_place ON session (cwd, updated_at, id)",
+    _STAMPS,
     "CREATE TABLE seen (singleton INTEGER PRIMARY KEY, mark TEXT NOT NULL, busy TEXT NOT NULL)",
     """
 CREATE TABLE indexed (
@@ -248,11 +250,14 @@ class Catalogue:
 
         async def read(db: Connection) -> dict[str, tuple[str, int]]:
             rows = await db.execute_fetchall(
-                "SELECT session.id, session.stamp, coalesce(indexed.seq, 0)"
-                " FROM session LEFT JOIN indexed ON indexed.id = session.id"
-                " WHERE indexed.stamp IS NOT session.stamp ORDER BY session.updated_at DESC"
+                "SELECT session.id, session.stamp, coalesce(indexed.seq, 0),"
+                # all that every row needs is in session_stamp
+                " (SELECT updated_at FROM session AS same WHERE same.id = session.id) AS time"
+                " FROM session INDEXED BY session_stamp"
+                " LEFT JOIN indexed ON indexed.id = session.id"
+                " WHERE indexed.stamp IS NOT session.stamp ORDER BY time DESC"
             )
-            return {str(session_id): (str(stamp), int(seq)) for session_id, stamp, seq in rows}
+            return {str(session_id): (str(stamp), int(seq)) for session_id, stamp, seq, _ in rows}
 
         return await self._read(read, {})
 
@@ -471,6 +476,9 @@ class Catalogue:
         found = await value(db, "PRAGMA user_version")
         if found == 0:
             await _create_tables(db)
+            await db.execute(f"PRAGMA user_version = {VERSION}")
+        elif found == VERSION - 1:
+            await db.execute(_STAMPS)
             await db.execute(f"PRAGMA user_version = {VERSION}")
         elif found != VERSION:
             raise Outdated(f"version {found}")
