@@ -251,7 +251,6 @@ class Catalogue:
         async def read(db: Connection) -> dict[str, tuple[str, int]]:
             rows = await db.execute_fetchall(
                 "SELECT session.id, session.stamp, coalesce(indexed.seq, 0),"
-                # all that every row needs is in session_stamp
                 " (SELECT updated_at FROM session AS same WHERE same.id = session.id) AS time"
                 " FROM session INDEXED BY session_stamp"
                 " LEFT JOIN indexed ON indexed.id = session.id"
@@ -474,11 +473,8 @@ class Catalogue:
         await db.execute("PRAGMA journal_mode = WAL")
         await db.execute("BEGIN IMMEDIATE")
         found = await value(db, "PRAGMA user_version")
-        if found == 0:
-            await _create_tables(db)
-            await db.execute(f"PRAGMA user_version = {VERSION}")
-        elif found == VERSION - 1:
-            await db.execute(_STAMPS)
+        if found in {0, VERSION - 1}:
+            await (db.execute(_STAMPS) if found else _create_tables(db))
             await db.execute(f"PRAGMA user_version = {VERSION}")
         elif found != VERSION:
             raise Outdated(f"version {found}")
