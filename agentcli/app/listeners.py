@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Listener = Callable[["AgentEvent"], None]
+# too many, and somebody's text: not for a log
 _PIECES = (TextChunk, ThinkingChunk, ToolProgress)
 CLIENT = "httpx"  # once it is loaded, the request leaves
 MODULES = ("pydantic", "agentcli.tools.bash", "agentcli.policy.judge", "tree_sitter_bash")

@@ -69,7 +69,6 @@ log = logging.getLogger(__name__)
 
 REAP_S = 3.0
 PAGE_MESSAGES = 50
-# too many, and somebody's text: not for a log
 
 
 class Session:
