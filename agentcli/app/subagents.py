@@ -46,6 +46,7 @@ from agentcli.domain.ports import (
     ApprovalRequest,
     Approver,
     ModelInfo,
+    PermissionMode,
     Provider,
     Verdict,
 )
@@ -307,7 +308,8 @@ class Runner:
         self, definition: AgentDefinition | None, stopped: Callable[[], bool]
     ) -> OwnTree | None:
         """Its own worktree, if it wants one and there can be one. Raises ``ConfigError``."""
-        if definition is None or not definition.isolation:
+        reads_only = self.parent.conversation.parts.policy.mode is PermissionMode.PLAN
+        if definition is None or not definition.isolation or reads_only:
             return None
         from agentcli.app.boundary import make_own_tree
 

@@ -216,7 +216,7 @@ def test_where_no_worktree_can_be_made(trees: Worktrees, tmp_path: Path, state: 
     with pytest.raises(UsageError, match="in the way"):
         enter(trees, empty / "full", "other")
     assert list((state / "worktrees").glob("*/*")) == []
-    assert [*trees.prune(None)] == [] and list((state / "worktree-records").iterdir()) == []
+    assert list((state / "worktree-records").iterdir()) == []
 
 
 @pytest.mark.slow

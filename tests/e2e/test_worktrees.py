@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.e2e.chat import IDLE, Chat, leave
 from tests.e2e.one_shot import assert_one_line_error
 from tests.support.cli import Finished, Running, agent_env, run_agent
 from tests.support.model_server import ModelServer
-from tests.support.processes import wait_until
+from tests.support.processes import alive, wait_until
 from tests.support.replies import Call, calls, say
 from tests.support.repositories import git, make_repository, traces
 
@@ -69,6 +70,38 @@ def test_a_run_that_is_interrupted_leaves_nothing_clean(
         assert "trees" in traces(root, home / "agentcli")
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(15) == 130
+    assert traces(root, home / "agentcli") == {}
+
+
+_SLOW_GIT = """#!/bin/sh
+{git} "$@" || exit
+case "$*" in *" reset "*) echo $$ > {pid}; exec sleep 60 ;; esac
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCALE-1")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_start_that_is_interrupted_while_git_works(
+    root: Path, home: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    programs, pid = tmp_path / "programs", tmp_path / "pid"
+    programs.mkdir()
+    (programs / "git").write_text(_SLOW_GIT.format(git=shutil.which("git"), pid=pid))
+    (programs / "git").chmod(0o755)
+    env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    with Running("run", "-w", "slow", "hello", env=env, cwd=root) as run:
+        wait_until(lambda: pid.exists() and bool(pid.read_text()), "git at work")
+        run.process.send_signal(how)
+        assert run.process.wait(15) == (130 if how == signal.SIGINT else -9)
+    worker = int(pid.read_text())
+    if how == signal.SIGKILL:  # git goes on without us, and is not disturbed
+        kept = agent(root, "worktrees", "prune")
+        assert "in use" in kept.stderr and alive(worker)
+        os.kill(worker, signal.SIGTERM)
+        wait_until(lambda: not alive(worker), "the end of git")
+        assert "removed slow" in agent(root, "worktrees", "prune").stdout
+    assert not alive(worker)
     assert traces(root, home / "agentcli") == {}
 
 

@@ -151,6 +151,7 @@ class Worktrees:
     def __init__(self, paths: Paths) -> None:
         self._trees = Path(os.path.realpath(paths.worktrees_dir))
         self._records = paths.worktree_records_dir
+        self._maps = paths.maps_dir
 
     def all(self, repository: Path | None = None) -> Sequence[Worktree]:
         """Those of the git directory ``repository``, or all; the oldest first."""
@@ -183,10 +184,6 @@ class Worktrees:
         parts = real.relative_to(self._trees).parts
         known = len(parts) > 1 and _read_record(self._records / parts[0] / f"{parts[1]}.json")
         return known or None
-
-    def are_known(self) -> bool:
-        """Whether there ever was one; one ``stat``."""
-        return self._records.is_dir()
 
     def places_of(self, cwd: Path) -> Callable[[str], bool]:
         """Tells of a directory whether it is ``cwd``, or that in a worktree of its repository."""
@@ -276,7 +273,11 @@ class Worktrees:
             directory, more = same_directory(tree.path, repository.below)
             lock.become(shared=True)
         except BaseException:
-            lock.release()
+            path = self.path_of(repository.common, name)
+            lock.release(remove=not lock.path.with_suffix(".json").exists())
+            for folder in (lock.path.parent, path.parent):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
             raise
         return Stay(tree, directory, lock, (*notices, *more))
 
@@ -301,7 +302,10 @@ class Worktrees:
         file = self._lock_of(path)
         ensure_dir(file.parent)
         try:
-            lock = _TreeLock.take(file, patience_s=patience_s)
+            try:
+                lock = _TreeLock.take(file, patience_s=patience_s)
+            except FileNotFoundError:  # the folder went with the last one in it
+                lock = _TreeLock.take(ensure_dir(file.parent) / file.name, patience_s=patience_s)
         except OSError as error:
             raise ConfigError(f"cannot lock {file}: {error.strerror}", "see the file") from error
         if lock is None:
@@ -503,6 +507,12 @@ class Worktrees:
         """
         self._write(replace(tree, step=REMOVING))
         _erase(tree.path)
+        if self._maps.is_dir():
+            from agentcli.codemap.index import map_file
+
+            file = map_file(self._maps, tree.path)
+            for end in ("", "-wal", "-shm"):
+                file.with_name(file.name + end).unlink(missing_ok=True)
         with self._alone(tree.path):
             self._unlink(tree, with_commits=with_commits, keep_branch=keep_branch)
         for file in (_unfinished(self._record_of(tree)), self._record_of(tree)):

@@ -12,9 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.worktrees.book import Stay, Worktrees
-from agentcli.app.worktrees.contents import TreeState
-from agentcli.app.worktrees.repository import repository_at
 from agentcli.cli.session_request import working_directory
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import AgentError, StoreError
@@ -22,6 +19,8 @@ from agentcli.headless.errors import one_line
 from agentcli.headless.streams import write_error_line
 
 if TYPE_CHECKING:
+    from agentcli.app.worktrees.book import Stay, Worktrees
+    from agentcli.app.worktrees.contents import TreeState
     from agentcli.cli.options import SharedOptions
     from agentcli.domain.session import SessionInfo
     from agentcli.store.files import SessionFiles
@@ -35,7 +34,14 @@ def in_worktree(options: SharedOptions, *, quiet: bool = False) -> Iterator[None
 
     Raises ``AgentError`` where there is none to be had.
     """
-    trees, cwd = Worktrees(Paths.from_env(os.environ)), working_directory(options.cd)
+    paths = Paths.from_env(os.environ)
+    if options.worktree is None and not paths.worktree_records_dir.is_dir():
+        yield  # there never was one
+        return
+    from agentcli.app.worktrees.book import Worktrees
+    from agentcli.app.worktrees.repository import repository_at
+
+    trees, cwd = Worktrees(paths), working_directory(options.cd)
     if options.worktree is not None:
         stay = trees.enter(repository_at(cwd), options.worktree.strip() or None)
     elif (found := _of_session(options, trees, cwd)) is not None:
@@ -76,8 +82,6 @@ def _kept(stay: Stay, state: TreeState) -> str:
 
 def _of_session(options: SharedOptions, trees: Worktrees, cwd: Path) -> Stay | None:
     """The worktree of the session that is to be resumed; ``None``: it is of none."""
-    if not trees.are_known():
-        return None
     from agentcli.cli.listing import session_files, wait
 
     files = session_files()
