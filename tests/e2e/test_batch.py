@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +27,7 @@ from tests.support.batches import (
 from tests.support.cli import Running, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
+from tests.support.replies import say
 
 # tasks and kills: with BATCH_CAMPAIGN=1 the whole campaign, else a tenth of it
 CAMPAIGN = (200, 10) if os.environ.get("BATCH_CAMPAIGN") else (20, 3)
@@ -122,3 +125,35 @@ def test_tasks_in_worktrees_killed_at_any_moment_are_all_done_once(
         ).stdout
         == b""
     )
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCALE-2")
+def test_ctrl_c_lets_tasks_end_and_again_stops_them_to_go_on_later(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    held = threading.Event()
+    model_server.default = say("never said", hold=held)
+    write_tasks(work / "tasks.jsonl", numbered_tasks(4))
+    words = ("batch", "tasks.jsonl", "-j", "2", "-o", "out")
+    env = agent_env(model_server)
+    with Running(*words, env=env, cwd=work) as running:
+        model_server.wait_for_requests(2)
+        running.signal(signal.SIGINT)
+        wait_until(lambda: "no more tasks are started" in running.stderr, "the first Ctrl-C")
+        running.signal(signal.SIGINT)
+        stopped = running.wait(20)
+    assert stopped.code == 130 and "stopping" in stopped.stderr
+    assert "\x1b" not in stopped.stdout + stopped.stderr
+    assert not processes_of(home)
+    states = [row["state"] for row in rows_of(work / "out")]
+    assert states == ["interrupted", "interrupted", "pending", "pending"]
+    assert (work / "out" / "report.html").read_text().count("interrupted") >= 2
+    model_server.default = say("said")
+    held.set()
+    again = run_agent(*words, env=env, cwd=work)
+    assert again.code == 0, again.stderr
+    rows = rows_of(work / "out")
+    check_rows(rows)
+    assert [row["attempts"] for row in rows] == [2, 2, 1, 1]
+    assert answers_in(home) == {row["session_id"]: 1 for row in rows}

@@ -1,0 +1,55 @@
+"""The page of a batch, and its lines: hostile texts stay texts."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from agentcli.fleet.batch import BatchPlan
+from agentcli.fleet.report import BatchProgress, write_report
+from agentcli.fleet.results import REPORT, Journal, TaskStanding
+from agentcli.fleet.tasks import BatchTask, TasksFile, read_tasks
+from agentcli.ui.batch_table import LiveTable
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e"
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> BatchTask:
+    row = '{"id": "a<b>", "prompt": "<img src=x onerror=alert(1)>\\u001b]0;x\\u0007"}'
+    return read_tasks(TasksFile(row.encode(), "t.jsonl", tmp_path))[0]
+
+
+@pytest.mark.spec("SCALE-2")
+def test_the_page_shows_hostile_texts_and_links_to_sessions(
+    tmp_path: Path, task: BatchTask
+) -> None:
+    journal = Journal.open(tmp_path / "out")
+    known = journal.begin(task.id, task.content)
+    journal.end(task.id, {"state": "failed", "result": HOSTILE})
+    write_report(journal, [task], lambda name: f"<p>{name}</p>", lambda text: text)
+    journal.close()
+    page = (tmp_path / "out" / REPORT).read_text()
+    assert "<script>" not in page and "<img" not in page and "\x1b" not in page
+    assert "&lt;script&gt;alert(1)" in page and "a&lt;b&gt;" in page
+    assert f'href="sessions/{known.session_id}.html"' in page
+    assert (tmp_path / "out/sessions" / f"{known.session_id}.html").exists()
+
+
+def test_lines_and_the_table_have_no_sequences_of_a_task(task: BatchTask) -> None:
+    lines: list[str] = []
+    shown = BatchProgress(BatchPlan([task], 1), lines.append)
+    stream = io.StringIO()
+    with shown.drawn_on(stream, {"TERM": "dumb"}):
+        shown.started(task, TaskStanding())
+        shown.ended(task, TaskStanding(), HOSTILE)
+        shown.says(HOSTILE)
+    assert stream.getvalue() == "" and lines and all(line.isprintable() for line in lines)
+    with LiveTable(stream, 1, {"NO_COLOR": "1"}) as table:
+        table.started(task.id, task.prompt)
+        table.refresh()
+        table.ended(task.id, "failed", None)
+        table.says(HOSTILE)
+    assert "\x1b]0" not in stream.getvalue() and "\x1b[2J" not in stream.getvalue()
