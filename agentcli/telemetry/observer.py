@@ -49,7 +49,6 @@ log = logging.getLogger(__name__)
 
 EXIT_S = 1.0
 AGENT = "agentcli"
-_INSTALL = "telemetry is on, but OpenTelemetry is not installed: pip install 'agentcli[otel]'"
 _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _PROTOCOLS = tuple(f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL" for signal in ("", "TRACES_", "METRICS_"))
 HEADERS = tuple(
@@ -228,7 +227,9 @@ def obstacle(env: Mapping[str, str]) -> str | None:
         except ModuleNotFoundError:
             found = None
         if found is None:
-            return _INSTALL
+            from agentcli.domain.extras import install_command
+
+            return f"telemetry is on, but OpenTelemetry is not installed: {install_command('otel')}"
     for name in _PROTOCOLS:
         if env.get(name, "").strip() not in {"", "http/protobuf"}:
             return f"telemetry is off, since it can only be sent as http/protobuf: correct {name}"
