@@ -28,7 +28,6 @@ class ExitCode(IntEnum):
     USAGE = 2
     LIMIT = 3
     APPROVAL = 4
-    FINDINGS = 5
     STORE = 74
     TEMPORARY = 75
     CONFIG = 78
@@ -43,7 +42,6 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage: a wrong flag, name or missing prompt",
     ExitCode.LIMIT: "a limit was reached: turns, budget, time, output schema",
     ExitCode.APPROVAL: "an approval was needed and nobody could give it",
-    ExitCode.FINDINGS: "a review found what --fail-on names",
     ExitCode.STORE: "the session could not be read or written",
     ExitCode.TEMPORARY: "the provider failed in a way that may pass; retry later",
     ExitCode.CONFIG: "configuration or credentials",

@@ -138,7 +138,7 @@ class ReviewShot(OneShot):
         if all(each.severity.rank > asked.fail_on.rank for each in findings):
             return last
         message = f"there are findings of severity {asked.fail_on} or worse"
-        return replace(last, code=ExitCode.FINDINGS, message=message)
+        return replace(last, code=ExitCode.FAILED, message=message)
 
 
 class ReviewOutput(TextOutput):

@@ -32,10 +32,10 @@ def no_custom_commands() -> Iterator[None]:
 def test_names_help_and_which_one_wins(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     head = '---\ndescription: "Review it"\nargument-hint: [FILE]\n---\n'
-    write(first, "commands/review.md", f"{head}Look at $1.")
+    write(first, "commands/look.md", f"{head}Look at $1.")
     write(first, "commands/git/commit.md", "# Write a commit message\n\nNow.")
     write(first, "skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Read PDFs\n---\nUse it.")
-    write(second, "commands/review.md", "another")
+    write(second, "commands/look.md", "another")
     write(second, "commands/No Command.md", "x")
     write(second, "commands/empty.md", "---\nx: y\n---\n")
     write(second, "commands/notes.txt", "x")
@@ -45,17 +45,17 @@ def test_names_help_and_which_one_wins(tmp_path: Path) -> None:
     commands = [custom_command(each) for each in found]
     assert {c.name: (c.help, c.usage) for c in commands} == {
         "git:commit": ("Write a commit message (yours)", ""),
-        "review": ("Review it (yours)", "[FILE]"),
+        "look": ("Review it (yours)", "[FILE]"),
         "pdf": ("Read PDFs (skill)", ""),
         "help": ("not the program's (yours)", ""),
     }
     assert len(warnings) == 1 and "empty.md': it has no text" in warnings[0]
     registry.use_custom(commands)
-    assert registry.find("review") in commands
+    assert registry.find("look") in commands
     assert registry.find("help") not in commands
     assert registry.parse("/git:commit now") == ("git:commit", "now")
     assert "git:commit" in registry.helps()
-    assert registry.helps()["review"] == "[FILE] Review it (yours)"
+    assert registry.helps()["look"] == "[FILE] Review it (yours)"
 
 
 @pytest.mark.spec("UI-5")
