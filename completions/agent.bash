@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--agent|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--cwd-field|--days|--debug|--deny-tool|--effort|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input|--input-format|--jobs|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--pause-usd|--permission-mode|--permission-prompt-tool|--plugin|--prompt|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-i|-j|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--agent|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--cwd-field|--days|--debug|--deny-tool|--effort|--engine|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input|--input-format|--jobs|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--pause-usd|--permission-mode|--permission-prompt-tool|--plugin|--prompt|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-i|-j|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -44,6 +44,7 @@ _agentcli_complete() {
           'tasks/daemon') where='tasks/daemon' ;;
           'pipeline') where='pipeline' ;;
           'pipeline/show') where='pipeline/show' ;;
+          'pipeline/run') where='pipeline/run' ;;
           'models') where='models' ;;
           'config') where='config' ;;
           'config/show') where='config/show' ;;
@@ -189,6 +190,27 @@ _agentcli_complete() {
     'tasks/daemon --session') COMPREPLY=(); return ;;
     'pipeline/show -i'|'pipeline/show --input') COMPREPLY=(); return ;;
     'pipeline/show --format') COMPREPLY=($(compgen -W "tree json" -- "$current")); return ;;
+    'pipeline/run -i'|'pipeline/run --input') COMPREPLY=(); return ;;
+    'pipeline/run --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'pipeline/run --allow-tool') COMPREPLY=(); return ;;
+    'pipeline/run --deny-tool') COMPREPLY=(); return ;;
+    'pipeline/run --tools') COMPREPLY=(); return ;;
+    'pipeline/run --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
+    'pipeline/run --system-prompt') COMPREPLY=(); return ;;
+    'pipeline/run --append-system-prompt') COMPREPLY=(); return ;;
+    'pipeline/run --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
+    'pipeline/run --max-turns') COMPREPLY=(); return ;;
+    'pipeline/run -m'|'pipeline/run --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'pipeline/run --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
+    'pipeline/run --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'pipeline/run --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'pipeline/run --json-schema'|'pipeline/run --output-schema') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'pipeline/run --timeout') COMPREPLY=(); return ;;
+    'pipeline/run --max-budget-usd') COMPREPLY=(); return ;;
+    'pipeline/run -j'|'pipeline/run --jobs') COMPREPLY=(); return ;;
+    'pipeline/run -o'|'pipeline/run --output') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'pipeline/run --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
+    'pipeline/run --engine') COMPREPLY=($(compgen -W "local ray" -- "$current")); return ;;
     'models --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -242,9 +264,10 @@ _agentcli_complete() {
     'batch --max-budget-usd') COMPREPLY=(); return ;;
     'batch -j'|'batch --jobs') COMPREPLY=(); return ;;
     'batch -o'|'batch --output') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'batch --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
+    'batch --engine') COMPREPLY=($(compgen -W "local ray" -- "$current")); return ;;
     'batch --prompt') COMPREPLY=(); return ;;
     'batch --cwd-field') COMPREPLY=(); return ;;
-    'batch --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
     'map --format') COMPREPLY=($(compgen -W "tree json dot html" -- "$current")); return ;;
     'map -o'|'map --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'map --limit') COMPREPLY=(); return ;;
@@ -361,9 +384,12 @@ _agentcli_complete() {
       commands='' ;;
     'pipeline')
       options='--help -h'
-      commands='show' ;;
+      commands='show run' ;;
     'pipeline/show')
       options='-i --input --format --help -h'
+      commands='' ;;
+    'pipeline/run')
+      options='-i --input --fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output -w --worktree --retry-failed --format --engine --help -h'
       commands='' ;;
     'models')
       options='--format --offline --refresh --help -h'
@@ -456,7 +482,7 @@ _agentcli_complete() {
       options='--format --help -h'
       commands='' ;;
     'batch')
-      options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output -w --worktree --prompt --cwd-field --retry-failed --format --help -h'
+      options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output -w --worktree --retry-failed --format --engine --prompt --cwd-field --help -h'
       commands='' ;;
     'map')
       options='--format -o --output --force --limit --history --help -h'
@@ -472,7 +498,7 @@ _agentcli_complete() {
       commands='' ;;
     'help')
       options='--help -h'
-      commands='background batch benchmarks chat commands configuration editors exit-codes extensions library map mcp one-shot providers review safety sessions telemetry worktrees architecture contract figures' ;;
+      commands='background batch benchmarks chat commands configuration editors exit-codes extensions library map mcp one-shot pipelines providers review safety sessions telemetry worktrees architecture contract figures' ;;
     'completions')
       options='--install --help -h'
       commands='bash zsh fish' ;;

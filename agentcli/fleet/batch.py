@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
@@ -21,11 +21,13 @@ from agentcli.app.earlier_end import spent_in
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError
 from agentcli.domain.values import frozen, mutable
-from agentcli.fleet.engine import Engine, TaskCall, TaskResult
+from agentcli.fleet.engine import Engine, LocalEngine, TaskCall, TaskResult
 from agentcli.fleet.limits import Bucket, Purse, Share
 from agentcli.fleet.results import BatchState, Journal, TaskStanding
 from agentcli.fleet.tasks import BatchTask
 
+__all__ = ["Batch", "BatchEnd", "BatchPlan", "BatchView", "Engine", "LocalEngine"]
+Follow = Callable[[str, Mapping[str, Any]], Sequence[BatchTask]]
 LOCKED_S = 1.0
 KILLED_S = 1.0
 LONGEST_WAIT_S = 60.0
@@ -35,6 +37,7 @@ _RESULTS_SHARE = 20.0
 _APPROVAL, _STORE, _TEMPORARY = 4, 74, 75
 _STATES = {0: BatchState.DONE, 3: BatchState.LIMIT, _APPROVAL: BatchState.REFUSED}
 _STOPPED = frozenset({129, 130, 143})
+_RETRIED = frozenset({BatchState.FAILED, BatchState.LIMIT})
 
 
 @frozen
@@ -45,6 +48,7 @@ class BatchPlan:
     ``timeout_s`` those that a row may overrule (``is_fearless``: yolo twice). A task is tried
     ``attempts`` times at most in one start; with ``worktrees`` each in a worktree of its own.
     ``default_model`` answers where nobody is named.
+    ``follow`` says which tasks a task's end leads to, by its id and row.
     """
 
     tasks: Sequence[BatchTask]
@@ -58,6 +62,7 @@ class BatchPlan:
     attempts: int = 5
     retry_failed: bool = False
     default_model: str = ""
+    follow: Follow | None = None
 
 
 @frozen
@@ -85,6 +90,9 @@ class BatchView(Protocol):
 
     def begins(self, known: Mapping[str, TaskStanding]) -> None:
         """How the tasks of earlier starts stand, by their ids."""
+
+    def grows(self, tasks: Sequence[BatchTask], known: Mapping[str, TaskStanding]) -> None:
+        """There are more tasks, which stand so where earlier starts have begun them."""
 
     def started(self, task: BatchTask, known: TaskStanding) -> None:
         """A run of the task begins."""
@@ -143,6 +151,7 @@ class Batch:
         self._journal = journal
         self._engine = engine
         self._view = view
+        self._tasks: list[BatchTask] = []
         self._lines = _Queues()
         self._buckets: dict[str, Bucket] = {}
         self._purse = purse
@@ -187,32 +196,53 @@ class Batch:
     async def _look_up(self) -> None:
         """What earlier starts have left."""
         known = self._journal.tasks
-        own = {task.id for task in self._plan.tasks}
-        begun = [known[name].session_id for name in own & known.keys() if _is_begun(known[name])]
-        spent = await asyncio.to_thread(spent_in, begun)
-        fresh: list[_Queued] = []
-        for task in self._plan.tasks:
-            standing = known.get(task.id)
-            item = _Queued(task, self._provider_of(task))
-            if standing is None:
-                fresh.append(item)
-                continue
-            if _is_begun(standing):
-                if standing.session_id in spent:  # else it is elsewhere, or had not begun
-                    cost = spent[standing.session_id]
-                    standing.cost_usd = None if cost is None else standing.earlier_usd + cost
-                self._lines.add(item, first=False)
-            elif self._plan.retry_failed and standing.state is not BatchState.DONE:
-                if standing.exit_code in {_APPROVAL, _STORE}:  # that session has no more to say
-                    self._journal.begin_afresh(task.id)
-                self._lines.add(item, first=False)
-            else:
-                self._skipped += 1
-        for item in fresh:
-            self._lines.add(item, first=False)
+        begun = [standing for standing in known.values() if _is_begun(standing)]
+        ids = [standing.session_id for standing in begun]
+        spent = await asyncio.to_thread(spent_in, ids)
+        for standing in begun:
+            if standing.session_id in spent:  # else it is elsewhere, or had not begun
+                cost = spent[standing.session_id]
+                standing.cost_usd = None if cost is None else standing.earlier_usd + cost
         self._purse.spent_usd = sum(each.cost_usd or 0.0 for each in known.values())
         self._view.begins(known)
-        self._tell_of_changes(own)
+        await self._enlist(self._plan.tasks)
+        if self._plan.follow is None:
+            self._tell_of_changes({task.id for task in self._plan.tasks})
+
+    async def _enlist(self, tasks: Sequence[BatchTask]) -> None:
+        """Put tasks in the line as earlier starts have left them, and what their ends lead to."""
+        known = self._journal.tasks
+        fresh: list[_Queued] = []
+        while tasks:
+            if self._tasks:
+                self._view.grows(tasks, known)
+            self._tasks += tasks
+            following: list[BatchTask] = []
+            for task in tasks:
+                standing = known.get(task.id)
+                item = _Queued(task, self._provider_of(task))
+                if standing is None:
+                    fresh.append(item)
+                elif _is_begun(standing):
+                    self._lines.add(item, first=False)
+                elif self._plan.retry_failed and standing.state is not BatchState.DONE:
+                    if standing.exit_code in {_APPROVAL, _STORE}:  # no more to say in that session
+                        self._journal.begin_afresh(task.id)
+                    self._lines.add(item, first=False)
+                else:
+                    self._skipped += 1
+                    following += await self._following(task)
+            tasks = following
+        for item in fresh:
+            self._lines.add(item, first=False)
+
+    async def _following(self, task: BatchTask) -> Sequence[BatchTask]:
+        """The tasks that the end of ``task`` leads to."""
+        if self._plan.follow is None:
+            return ()
+        async with self._writing:
+            row = await asyncio.to_thread(next, self._journal.rows([task.id]))
+        return self._plan.follow(task.id, row)
 
     def _tell_of_changes(self, own: set[str]) -> None:
         known = self._journal.tasks
@@ -229,7 +259,7 @@ class Batch:
 
     def _end(self) -> BatchEnd:
         none = TaskStanding()
-        states = Counter(self._journal.tasks.get(task.id, none).state for task in self._plan.tasks)
+        states = Counter(self._journal.tasks.get(task.id, none).state for task in self._tasks)
         reason = ""
         if not all(state.has_ended for state in states):
             reason = "drained" if self._draining else "budget"
@@ -301,7 +331,7 @@ class Batch:
 
     def _call(self, task: BatchTask, known: TaskStanding, share: Share | None) -> TaskCall:
         plan = self._plan
-        options: list[str] = [*plan.arguments]
+        options: list[str] = [*plan.arguments, *task.arguments]
         if model := task.model or plan.model:
             options += ["--model", model]
         if mode := task.permission_mode or plan.permission_mode:
@@ -314,10 +344,12 @@ class Batch:
             options += ["--max-budget-usd", f"{min(limits):.6f}"]
         if share is not None and share.pause_usd is not None:
             options += ["--pause-usd", f"{share.pause_usd:.6f}"]
-        if plan.worktrees:
+        if plan.worktrees or task.worktree:
             options.append(f"--worktree={self._journal.worktree_of(task.id)}")
         timeout_s = task.timeout_s or plan.timeout_s
-        return TaskCall(known.session_id, task.prompt, task.cwd, tuple(options), timeout_s)
+        return TaskCall(
+            known.session_id, task.prompt, task.cwd, tuple(options), timeout_s, task.is_data
+        )
 
     async def _account(self, known: TaskStanding, result: TaskResult) -> tuple[float, int]:
         """Note what the run has cost; that, and in how many requests."""
@@ -363,7 +395,10 @@ class Batch:
             wait_s = min(LONGEST_WAIT_S, KILLED_S * 2**item.tries)
         else:
             bucket.went_well()
-            return _Verdict(_STATES.get(code or 0, BatchState.FAILED))
+            state = _STATES.get(code or 0, BatchState.FAILED)
+            is_spent = reason == "max_budget_usd" or item.tries > item.task.retries
+            is_final = is_spent or state not in _RETRIED
+            return _Verdict(state if is_final else BatchState.INTERRUPTED, again=not is_final)
         if item.tries < self._plan.attempts:
             return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)
         return _Verdict(BatchState.FAILED)
@@ -394,6 +429,8 @@ class Batch:
             item.not_before = time.monotonic() + verdict.wait_s
             self._lines.add(item, first=True)
         self._view.ended(task, known, text)
+        if verdict.state.has_ended:
+            await self._enlist(await self._following(task))
         if time.monotonic() >= self._next_results:
             await self._write_results()
 
@@ -401,7 +438,7 @@ class Batch:
         """Write ``results.jsonl``, and not again before that was worth it."""
         began = time.monotonic()
         self._next_results = began + _RESULTS_S
-        ids = [task.id for task in self._plan.tasks]
+        ids = [task.id for task in self._tasks]
         async with self._writing:
             await asyncio.to_thread(self._journal.write_results, ids)
         took_s = time.monotonic() - began

@@ -36,7 +36,8 @@ _PROGRAM = (sys.executable, "-P", "-m", "agentcli", "run", "--output-format", "j
 class TaskCall:
     """A task for an engine. ``arguments`` are options of ``agent run`` beside those named here.
 
-    ``cwd`` is absolute. ``timeout_s`` is for this run of it, in seconds; ``None``: no limit.
+    ``cwd`` is absolute. ``timeout_s`` is for this run of it, in seconds; ``None``: no limit. A
+    prompt that ``is_data`` calls no command and names no file: a program has written it.
     """
 
     session_id: str
@@ -44,11 +45,13 @@ class TaskCall:
     cwd: Path
     arguments: tuple[str, ...] = ()
     timeout_s: float | None = None
+    is_data: bool = False
 
     @property
     def by_stdin(self) -> bool:
-        """Whether the prompt is too long, or too odd, for a command line."""
-        return "\0" in self.prompt or len(self.prompt.encode()) > _MAX_ARGUMENT_BYTES
+        """Whether the prompt is too long, too odd, or not to be read, as a command line's words."""
+        size = len(self.prompt.encode())
+        return self.is_data or "\0" in self.prompt or size > _MAX_ARGUMENT_BYTES
 
     @property
     def command_line(self) -> tuple[str, ...]:

@@ -71,12 +71,22 @@ class BatchProgress(BatchView):
 
     def begins(self, known: Mapping[str, TaskStanding]) -> None:
         """See ``BatchView``."""
-        for name in self._states.keys() & known.keys():
-            self._states[name] = known[name].state
-            self._costs[name] = known[name].cost_usd
-        self._ended = sum(state.has_ended for state in self._states.values())
-        if self._ended:
-            self.says(f"{wording.plural(self._ended, 'task')} of {self._total} ended before")
+        self._take_over(list(self._states), known)
+
+    def grows(self, tasks: Sequence[BatchTask], known: Mapping[str, TaskStanding]) -> None:
+        """See ``BatchView``."""
+        self._take_over([task.id for task in tasks], known)
+
+    def _take_over(self, names: Sequence[str], known: Mapping[str, TaskStanding]) -> None:
+        for name in names:
+            self._states[name] = known[name].state if name in known else BatchState.PENDING
+            self._costs[name] = known[name].cost_usd if name in known else 0.0
+        self._total = len(self._states)
+        if self._table is not None:
+            self._table.total = self._total
+        if before := sum(self._states[name].has_ended for name in names):
+            self._ended += before
+            self.says(f"{wording.plural(before, 'task')} of {self._total} ended before")
 
     def started(self, task: BatchTask, known: TaskStanding) -> None:
         """See ``BatchView``."""

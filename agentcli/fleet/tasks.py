@@ -37,7 +37,9 @@ _SHOWN = 60
 class BatchTask:
     """One row. ``cwd`` is absolute; what the row does not say is ``None``.
 
-    ``content`` is a digest of what it says, ``line`` where it stands, from 1.
+    ``content`` is a digest of what it says, ``line`` where it stands, from 1. The last four are
+    for tasks that no row stands for: more options of ``agent run``, a prompt that is data alone
+    (see ``TaskCall``), how often it is tried again when it has failed, a worktree of its own.
     """
 
     id: str
@@ -49,6 +51,10 @@ class BatchTask:
     permission_mode: str | None = None
     max_budget_usd: float | None = None
     timeout_s: float | None = None
+    arguments: tuple[str, ...] = ()
+    is_data: bool = False
+    retries: int = 0
+    worktree: bool = False
 
 
 @frozen

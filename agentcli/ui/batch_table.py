@@ -50,7 +50,7 @@ class LiveTable:
         self.counts: dict[str, int] = {}
         self.spent_usd: float | None = 0.0
         self.note = ""
-        self._total = total
+        self.total = total
         self._running: dict[str, TaskLine] = {}
         self._ended: deque[TaskLine] = deque(maxlen=_LAST)
         self._began = time.monotonic()
@@ -133,4 +133,4 @@ class LiveTable:
         took = wording.elapsed(time.monotonic() - self._began)
         cost = wording.cost(self.spent_usd)
         note = f" - {self.note}" if self.note else ""
-        return f"{self._total} tasks: {', '.join(words)}; {took}, {cost}{note}"
+        return f"{self.total} tasks: {', '.join(words)}; {took}, {cost}{note}"

@@ -6,8 +6,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,16 +25,16 @@ from agentcli.cli.options import (
 from agentcli.cli.redacting import exported
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
-from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan
-from agentcli.fleet.engine import LocalEngine
+from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, LocalEngine
 from agentcli.fleet.limits import Purse
 from agentcli.fleet.report import BatchProgress, advice, summary, write_report
 from agentcli.fleet.results import Journal
-from agentcli.fleet.tasks import TasksFile, check_template, read_tasks
+from agentcli.fleet.tasks import BatchTask, TasksFile, check_template, read_tasks
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
 
 FORMATS = ("text", "json")
+ENGINES = ("local", "ray")
 DEFAULT_JOBS = 4
 MOST_JOBS = 1000
 # options of one shot that every task gets as they are; and those that a row may overrule
@@ -53,15 +54,9 @@ _SIGNALS = {
 _Shared: Any = take_over(RunOptions, (*_PASSED_ON, *_OWN))
 
 
-class BatchOptions(_Shared):  # type: ignore[misc] # made of the declarations of RunOptions
-    """Options of ``batch``."""
+class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of RunOptions
+    """What batch and pipeline take beside the options of every run."""
 
-    tasks: Annotated[
-        str,
-        typer.Argument(
-            metavar="TASKS", help="A file of JSON Lines or CSV, a task in each line; -: stdin."
-        ),
-    ]
     jobs: Annotated[
         str | None,
         typer.Option(
@@ -82,6 +77,64 @@ class BatchOptions(_Shared):  # type: ignore[misc] # made of the declarations of
         bool,
         typer.Option("-w", "--worktree", help="Give each task a git worktree of its own."),
     ] = False
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Also run again what has failed.")
+    ] = False
+    format: Annotated[
+        str,
+        typer.Option("--format", metavar="|".join(FORMATS), help="How to print what came of it."),
+    ] = "text"
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine", metavar="|".join(ENGINES), help="Where tasks run: here, or on a cluster."
+        ),
+    ] = "local"
+
+    def batch_plan(self, tasks: Sequence[BatchTask]) -> BatchPlan:
+        """What is to be done with ``tasks``; raises ``UsageError`` for what is not valid."""
+        choice("--format", self.format, FORMATS)
+        choice("--engine", self.engine, ENGINES)
+        jobs = number("--jobs", self.jobs, int)
+        jobs = DEFAULT_JOBS if jobs is None else jobs
+        if not 1 <= jobs <= MOST_JOBS:
+            raise UsageError(f"--jobs {jobs} is not valid", f"give a number from 1 to {MOST_JOBS}")
+        common = _checked(self)
+        return BatchPlan(
+            tasks,
+            jobs,
+            (*in_words(common, _PASSED_ON), *_with_paths(self)),
+            model=self.model,
+            permission_mode=str(mode) if (mode := common.mode()) is not None else None,
+            is_fearless=common.yolo > 1,
+            timeout_s=common.timeout_s(),
+            worktrees=self.worktree,
+            retry_failed=self.retry_failed,
+            default_model=_default_model(),
+        )
+
+    def budget_usd(self) -> float | None:
+        """What all tasks together may cost."""
+        return number("--max-budget-usd", self.max_budget_usd, float)
+
+    def make_engine(self) -> Engine:
+        """Where tasks run; blocks. Raises ``UsageError`` where it cannot be had."""
+        if self.engine == "local":
+            return LocalEngine()
+        from agentcli.fleet.ray_engine import RayEngine
+
+        return RayEngine()
+
+
+class BatchOptions(ManyOptions):
+    """Options of ``batch``."""
+
+    tasks: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASKS", help="A file of JSON Lines or CSV, a task in each line; -: stdin."
+        ),
+    ]
     prompt: Annotated[
         str | None,
         typer.Option(
@@ -92,46 +145,22 @@ class BatchOptions(_Shared):  # type: ignore[misc] # made of the declarations of
         str,
         typer.Option("--cwd-field", metavar="NAME", help="The column with a task's directory."),
     ] = "cwd"
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Also run again what has failed.")
-    ] = False
-    format: Annotated[
-        str,
-        typer.Option("--format", metavar="|".join(FORMATS), help="How to print what came of it."),
-    ] = "text"
 
 
 def batch(options: BatchOptions) -> int:
     """Run the tasks; returns the exit code."""
-    choice("--format", options.format, FORMATS)
-    jobs = number("--jobs", options.jobs, int)
-    jobs = DEFAULT_JOBS if jobs is None else jobs
-    if not 1 <= jobs <= MOST_JOBS:
-        raise UsageError(f"--jobs {jobs} is not valid", f"give a number from 1 to {MOST_JOBS}")
     if options.prompt is not None:
         check_template(options.prompt)
-    common = _checked(options)
+    plan = options.batch_plan(())
     directory = _directory(options)
     base = Path.cwd()
     data = _data(options.tasks)
     source = TasksFile(data, _name(options.tasks), base, options.prompt, options.cwd_field)
     tasks = read_tasks(source)
-    plan = BatchPlan(
-        tasks,
-        jobs,
-        (*in_words(common, _PASSED_ON), *_with_paths(options)),
-        model=options.model,
-        permission_mode=str(mode) if (mode := common.mode()) is not None else None,
-        is_fearless=common.yolo > 1,
-        timeout_s=common.timeout_s(),
-        worktrees=options.worktree,
-        retry_failed=options.retry_failed,
-        default_model=_default_model(),
-    )
-    budget_usd = number("--max-budget-usd", options.max_budget_usd, float)
+    plan = replace(plan, tasks=tasks)
     journal = Journal.open(directory)
     try:
-        end, code = asyncio.run(_run(plan, journal, Purse(budget_usd), quiet=options.quiet))
+        end, code = run_all(plan, journal, options)
         write_report(journal, tasks, session_page, exported)
     finally:
         journal.close()
@@ -146,14 +175,14 @@ def batch(options: BatchOptions) -> int:
 # --- what is asked for ---------------------------------------------------------------------------
 
 
-def _checked(options: BatchOptions) -> RunOptions:
+def _checked(options: ManyOptions) -> RunOptions:
     """What every task gets, checked as ``agent run`` would."""
     common = RunOptions(**{name: getattr(options, name) for name in (*_PASSED_ON, *_OWN)})
     common.check()
     return common
 
 
-def _with_paths(options: BatchOptions) -> Iterator[str]:
+def _with_paths(options: ManyOptions) -> Iterator[str]:
     """The options that name files: tasks may work in other directories."""
     for name in options.add_dir or ():
         yield f"--add-dir={Path(name).expanduser().absolute()}"
@@ -205,10 +234,22 @@ def _default_model() -> str:
 # --- what happens meanwhile ----------------------------------------------------------------------
 
 
-async def _run(
-    plan: BatchPlan, journal: Journal, purse: Purse, *, quiet: bool
+def run_all(
+    plan: BatchPlan, journal: Journal, options: ManyOptions, budget_usd: float | None = None
 ) -> tuple[BatchEnd, int]:
-    engine = LocalEngine()
+    """Run what ``plan`` says; how it ended, and the exit code.
+
+    ``budget_usd`` is the most that it may cost where the options do not say.
+    """
+    given = options.budget_usd()
+    purse = Purse(budget_usd if given is None else given)
+    engine = options.make_engine()
+    return asyncio.run(_run(plan, journal, engine, purse, quiet=options.quiet))
+
+
+async def _run(
+    plan: BatchPlan, journal: Journal, engine: Engine, purse: Purse, *, quiet: bool
+) -> tuple[BatchEnd, int]:
     shown = BatchProgress(plan, _nothing if quiet else write_error_line)
     batch_ = Batch(plan, journal, engine, shown, purse)
     table = nullcontext() if quiet else shown.drawn_on(sys.stderr, os.environ)

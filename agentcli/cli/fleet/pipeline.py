@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
-from agentcli.cli.listing import print_json
+from agentcli.cli.fleet.batch import ManyOptions, run_all
+from agentcli.cli.listing import print_json, print_table
 from agentcli.cli.options import choice
+from agentcli.cli.redacting import exported
+from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
-from agentcli.headless.streams import write_out
+from agentcli.fleet.report import advice, summary, write_report
+from agentcli.fleet.results import Journal, write_whole
+from agentcli.headless.errors import ExitCode
+from agentcli.headless.streams import write_error_line, write_out
+from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
     from agentcli.fleet.pipeline.file import StepPipeline
 
+STEPS = "steps.json"
 _SHAPES = ("tree", "json")
 
 
@@ -67,10 +77,61 @@ def show(options: ShowOptions) -> int:
     return 0
 
 
+class PipelineRunOptions(ManyOptions, FileOptions):
+    """Options of ``run``."""
+
+
+def run_pipeline(options: PipelineRunOptions) -> int:
+    """Run the steps; returns the exit code."""
+    from agentcli.fleet.pipeline.progress import PipelineProgress, PipelineTasks, steps_json
+
+    pipeline = options.pipeline()
+    plan = options.batch_plan(())
+    directory = Path(options.output or f"{Path(options.file).stem}.pipeline").expanduser()
+    journal = Journal.open(directory.absolute())
+
+    def say(text: str) -> None:
+        if not options.quiet:
+            write_error_line(clean_line(text))
+
+    try:
+        progress = PipelineProgress(pipeline, Path.cwd())
+        tasks = PipelineTasks(progress, journal.tasks.keys(), say)
+        plan = replace(plan, tasks=tasks.first(), follow=tasks.follow)
+        end, code = run_all(plan, journal, options, pipeline.max_budget_usd)
+        write_report(journal, tasks.tasks, session_page, exported)
+        write_whole(directory.absolute() / STEPS, iter([steps_json(tasks)]))
+    finally:
+        journal.close()
+    ended = {report.state for report in progress.report()}
+    if code == ExitCode.OK and not ended <= {"done", "skipped"}:
+        code = ExitCode.FAILED
+    if options.format == "json":
+        print_json(json.loads(steps_json(tasks)))
+        return code
+    print_table(
+        ("STEP", "STATE", "RUNS", "WHY"),
+        [
+            (each.name, each.state, f"{each.done}/{len(each.tasks)}", each.reason)
+            for each in progress.report()
+        ],
+    )
+    write_out(summary(end, directory.absolute(), as_json=False))
+    if (line := advice(end)) and not options.quiet:
+        write_error_line(line)
+    return code
+
+
 APP = new_app("Run steps that use what earlier ones found, from a TOML file.")
 add_command(APP, CommandSpec("show", "Check a pipeline, and draw it as a tree."), ShowOptions, show)
-
-
-@APP.callback()
-def _is_group() -> None:
-    """Run steps that use what earlier ones found, from a TOML file."""
+add_command(
+    APP,
+    CommandSpec(
+        "run",
+        "Run a pipeline, a step as soon as all that it needs is done.\n\nStarted again, it goes on"
+        " where it was stopped: what has ended is not run again unless its step was changed, or one"
+        " that it needs. Ctrl-C lets running steps end, again stops them.",
+    ),
+    PipelineRunOptions,
+    run_pipeline,
+)

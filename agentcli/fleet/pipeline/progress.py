@@ -10,7 +10,7 @@ list of ``for_each``: what was added to it runs, the rest does not run again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +18,12 @@ from typing import Any, NamedTuple
 from agentcli.domain.values import frozen, mutable
 from agentcli.fleet.pipeline.expressions import Expression, Literal, references, value_of
 from agentcli.fleet.pipeline.file import Step, StepPipeline
+from agentcli.fleet.tasks import BatchTask
+from agentcli.ui.sanitize import clean_line, safe_json
 
 MAX_ITEMS = 10_000
+_ID_DIGITS = 10
+_MAX_ERROR = 300
 # what a run is made of beside its prompt, its directory and its item
 _OF_A_RUN = ("agent", "model", "permission_mode", "allow_tools", "worktree", "schema")
 
@@ -217,6 +221,104 @@ class PipelineProgress:
             standing = self._steps[name]
             found.append([name, standing.state, [task.key for task in standing.tasks or ()]])
         return found
+
+
+class PipelineTasks:
+    """A pipeline as tasks of a batch: those at the start, and what follows the end of each.
+
+    ``known`` are the ids of tasks that earlier starts have begun; ``say`` is told what runs again
+    because it is not what it was.
+    """
+
+    def __init__(
+        self, progress: PipelineProgress, known: Collection[str], say: Callable[[str], None]
+    ) -> None:
+        self.progress = progress
+        self._known = {_step_of(name): name for name in known}
+        self._ids = frozenset(known)
+        self._say = say
+        self._named: dict[str, StepTask] = {}
+        self.rows: dict[str, Mapping[str, Any]] = {}
+        """How tasks have ended, by their keys."""
+        self.tasks: list[BatchTask] = []
+        """All that were named so far."""
+
+    def first(self) -> Sequence[BatchTask]:
+        """The tasks that need nothing."""
+        return self._new()
+
+    def follow(self, task_id: str, row: Mapping[str, Any]) -> Sequence[BatchTask]:
+        """The tasks that may run now that this one has ended as its ``row`` says."""
+        task = self._named[task_id]
+        self.rows[task.key] = row
+        is_done = row["state"] == "done"
+        text = str(row.get("result") or "")
+        result = text if task.step.schema is None else row.get("structured_output")
+        error = clean_line(text)[:_MAX_ERROR] or f"ended as {row['state']}"
+        self.progress.record(task.key, TaskOutcome(is_done, result, "" if is_done else error))
+        return self._new()
+
+    def _new(self) -> Sequence[BatchTask]:
+        found = []
+        for task in self.progress.ready():
+            task_id = f"{task.name}-{task.key[:_ID_DIGITS]}"
+            if task_id in self._named:
+                continue
+            self._named[task_id] = task
+            found.append(_batch_task(task_id, task))
+        self.tasks += found
+        for name in dict.fromkeys(_step_of(task.id) for task in found if task.id not in self._ids):
+            if self._known.pop(name, None) is not None:
+                self._say(f"{name} is not what it was when it ran: it runs again")
+        return found
+
+
+def _step_of(task_id: str) -> str:
+    """The step's name in ``change[3]-1a2b3c4d5e``."""
+    return task_id.rpartition("-")[0].partition("[")[0]
+
+
+def _batch_task(task_id: str, task: StepTask) -> BatchTask:
+    run, schema = task.step.settings, task.step.schema
+    options = [f"--allow-tool={rule}" for rule in run.allow_tools]
+    if run.agent is not None:
+        options.append(f"--agent={run.agent}")
+    if schema is not None:
+        options.append(f"--json-schema={json.dumps(schema)}")
+    return BatchTask(
+        id=task_id,
+        prompt=task.prompt,
+        cwd=task.cwd,
+        content=task.key,
+        line=task.step.line,
+        model=run.model,
+        permission_mode=run.permission_mode,
+        max_budget_usd=run.max_budget_usd,
+        timeout_s=run.timeout_s,
+        arguments=tuple(options),
+        is_data=True,
+        retries=run.retry,
+        worktree=run.worktree,
+    )
+
+
+def steps_json(tasks: PipelineTasks) -> bytes:
+    """Each step with its state and the results of its runs, as the file ``steps.json``."""
+    steps = [
+        {
+            "name": report.name,
+            "state": report.state,
+            "reason": report.reason,
+            "runs": [
+                {"name": task.name, **tasks.rows[task.key]}
+                for task in report.tasks
+                if task.key in tasks.rows
+            ],
+        }
+        for report in tasks.progress.report()
+    ]
+    text = json.dumps({"format": "agentcli-pipeline/1", "steps": steps}, ensure_ascii=False)
+    return (safe_json(text) + "\n").encode("utf-8", "backslashreplace")
 
 
 class _CannotRun(Exception):

@@ -1,0 +1,188 @@
+"""``agent pipeline run`` as users meet it: in order, resumed, changed, failed, killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.batches import answers_in
+from tests.support.cli import agent_env, run_agent, spawn_agent
+from tests.support.model_server import ModelServer, Recorded
+from tests.support.processes import pids_in, wait_until
+from tests.support.replies import Call, Reply, call, calls, fails, say
+
+FILE = """
+[inputs]
+place = "src"
+[defaults]
+retry = 1
+[steps.find]
+prompt = "Find it in {{inputs.place}}"
+[steps.find.schema]
+type = "object"
+properties.mods = { type = "array", items = { type = "string" } }
+required = ["mods"]
+[steps.change]
+for_each = "steps.find.result.mods"
+when = "item != 'skip'"
+prompt = "/nocommand @secret.txt Change {{item}}"
+[steps.sum]
+prompt = "Sum {{steps.change.results}}"
+[steps.broken]
+prompt = "Break"
+[steps.blocked]
+needs = ["broken"]
+prompt = "Never said"
+[steps.told]
+prompt = "It is {{steps.broken.state}}"
+"""
+
+
+def words_of(request: Recorded) -> str:
+    """The first words of the user in a request."""
+    content = request.messages[0]["content"]
+    return content if isinstance(content, str) else str(content[0]["text"])
+
+
+class Steps:
+    """Answers each step by its first words; keeps how often each was asked."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self.asked: Counter[str] = Counter()
+        server.default = self._reply
+
+    def _reply(self, request: Recorded) -> Reply:
+        words = words_of(request)
+        self.asked[words] += 1
+        if words.startswith("Find"):
+            return call("final_result", {"mods": ["a.py", "skip", "{{steps.told.result}}"]})
+        if words.startswith("Break"):
+            return fails(400)
+        return say(f"<{words}>")
+
+
+def pipeline(server: ModelServer, work: Path, *more: str) -> Any:
+    args = ("pipeline", "run", "p.toml", "-o", "out", "-j", "4", *more)
+    return run_agent(*args, env=agent_env(server), cwd=work)
+
+
+def steps_of(work: Path) -> dict[str, Any]:
+    found = json.loads((work / "out" / "steps.json").read_text())
+    return {step["name"]: step for step in found["steps"]}
+
+
+@pytest.mark.spec("SCALE-5")
+def test_steps_run_with_what_they_need_and_run_again_only_when_changed(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    (tmp_path / "p.toml").write_text(FILE)
+    (tmp_path / "secret.txt").write_text("never attached")
+    steps = Steps(model_server)
+    done = pipeline(model_server, tmp_path)
+    assert done.code == 1, done.stderr
+    found = steps_of(tmp_path)
+    assert {name: step["state"] for name, step in found.items()} == {
+        "find": "done",
+        "change": "done",
+        "sum": "done",
+        "broken": "failed",
+        "blocked": "blocked",
+        "told": "done",
+    }
+    assert found["find"]["runs"][0]["structured_output"]["mods"][0] == "a.py"
+    assert [run["name"] for run in found["change"]["runs"]] == ["change[0]", "change[2]"]
+    first = "/nocommand @secret.txt Change a.py"
+    second = "/nocommand @secret.txt Change {{steps.told.result}}"
+    assert steps.asked[first] == steps.asked[second] == 1
+    assert steps.asked[f"Sum {json.dumps([f'<{first}>', f'<{second}>'])}"] == 1
+    assert steps.asked["It is failed"] == 1
+    assert steps.asked["Break"] == 2 and found["broken"]["runs"][0]["attempts"] == 2
+    assert not any("never attached" in str(request.body) for request in model_server.requests)
+    assert "blocked  blocked  0/0   broken failed" in done.stdout
+    rows = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    assert len(rows) == 6 and (tmp_path / "out/report.html").exists()
+
+    asked = Counter(steps.asked)
+    (tmp_path / "p.toml").write_text(FILE.replace("Sum {{", "Add up {{"))
+    again = pipeline(model_server, tmp_path, "--format", "json")
+    assert next(each["name"] for each in json.loads(again.stdout)["steps"]) == "find"
+    new = steps.asked - asked
+    assert list(new.values()) == [1] and next(iter(new)).startswith("Add up")
+    assert "sum is not what it was when it ran: it runs again" in again.stderr
+
+
+TEN = """
+[steps.list]
+prompt = "step list"
+schema = { type = "object", properties = { n = { type = "array", items = { type = "integer" } } }, required = ["n"] }
+[steps.fan]
+for_each = "steps.list.result.n"
+prompt = "step fan {{item}}"
+""" + "".join(
+    f'[steps.s{n}]\nprompt = "step s{n}"\nneeds = ["{"fan" if n == 1 else f"s{n - 1}"}"]\n'
+    for n in range(1, 9)
+)
+NAMES = ["list", *(f"fan {n}" for n in range(10)), *(f"s{n}" for n in range(1, 9))]
+
+
+class Kills:
+    """Each step runs a command that leaves a mark; the next kill comes within a chosen step."""
+
+    def __init__(self, server: ModelServer, at: set[str]) -> None:
+        self.at = at
+        self.reached = threading.Event()
+        self.ends: Counter[str] = Counter()
+        self.held = threading.Event()
+        server.default = self._reply
+
+    def _reply(self, request: Recorded) -> Reply:
+        name = words_of(request).removeprefix("step ")
+        if name in self.at:
+            self.at.discard(name)
+            self.reached.set()
+            return say("too late", hold=self.held)
+        if len(request.messages) == 1:
+            line = f"echo x >> 'mark {name}'"
+            return calls(Call("bash", {"command": line}, id=f"c_{random.getrandbits(60)}"))
+        self.ends[name] += 1
+        if name == "list":
+            return call("final_result", {"n": list(range(10))})
+        return say(f"done {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.spec("SCALE-5")
+def test_ten_steps_with_a_fan_killed_at_every_step_go_on(
+    model_server: ModelServer, tmp_path: Path, home: Path
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "p.toml").write_text(TEN)
+    kills = Kills(model_server, set())
+    args = ("pipeline", "run", "p.toml", "-o", "out", "-j", "3", "--yolo", "--sandbox", "off")
+    for name in ["list", "fan 0", "fan 5", "fan 9", *(f"s{n}" for n in range(1, 9))]:
+        kills.reached.clear()
+        kills.at.add(name)
+        with spawn_agent(*args, env=agent_env(model_server), cwd=work) as running:
+            assert kills.reached.wait(60), running.stderr
+            running.signal(signal.SIGKILL)
+            running.wait()
+        wait_until(lambda: not pids_in(work), "the processes of a killed pipeline to end")
+    done = run_agent(*args, env=agent_env(model_server), cwd=work, timeout=60)
+    assert done.code == 0, done.stderr
+    rows = [json.loads(line) for line in (work / "out/results.jsonl").read_text().splitlines()]
+    assert Counter(row["state"] for row in rows) == {"done": len(NAMES)}
+    assert set(kills.ends) == set(NAMES)
+    assert set(answers_in(home).values()) <= {0, 1}  # 0: its result was a call
+    assert steps_of(work)["s8"]["runs"][0]["result"] == "done s8"
+    for name in NAMES:
+        mark = work / f"mark {name}"  # a command that had not started when it was killed is not run
+        assert not mark.exists() or mark.read_text() == "x\n", name
