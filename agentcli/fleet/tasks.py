@@ -254,9 +254,10 @@ class _TaskRow:
             content="",
             line=self._line,
             model=self._text("model"),
-            permission_mode=self._mode(),
+            permission_mode=self._mode() if template is None else None,
             max_budget_usd=self._number("max_budget_usd"),
             timeout_s=self._number("timeout_s") or None,
+            is_data=template is not None and bool(_placeholders(template)),
         )
         said = [prompt, given, *(getattr(task, name) for name in FIELDS[3:])]
         digest = hashlib.sha256(json.dumps(said).encode())

@@ -27,7 +27,7 @@ from tests.support.batches import (
 from tests.support.cli import Running, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
-from tests.support.replies import say
+from tests.support.replies import call, say
 
 # tasks and kills: with BATCH_CAMPAIGN=1 the whole campaign, else a tenth of it
 CAMPAIGN = (200, 10) if os.environ.get("BATCH_CAMPAIGN") else (20, 3)
@@ -157,3 +157,27 @@ def test_ctrl_c_lets_tasks_end_and_again_stops_them_to_go_on_later(
     check_rows(rows)
     assert [row["attempts"] for row in rows] == [2, 2, 1, 1]
     assert answers_in(home) == {row["session_id"]: 1 for row in rows}
+
+
+@pytest.mark.spec("SEC-1")
+def test_what_fills_a_template_is_data_and_no_word_of_the_users(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    secret = home / "secret.txt"
+    secret.write_text("the text of a file elsewhere\n")
+    rows = [
+        {"body": f"see @{secret}", "permission_mode": "yolo"},
+        {"body": "/nothing to call", "permission_mode": "bypass"},
+    ]
+    write_tasks(work / "issues.jsonl", rows)
+    model_server.add(call("bash", {"command": "echo x > made.txt"}))
+    model_server.default = say("read")
+    words = ("batch", "issues.jsonl", "--prompt", "{body}", "-j", "1", "-o", "out")
+    done = run_agent(*words, env=agent_env(model_server), cwd=work, timeout=60)
+    assert done.code != 2, done.stderr
+    first, second = rows_of(work / "out")
+    assert (first["state"], second["result"]) == ("refused", "read")
+    assert not (work / "made.txt").exists()
+    asked = json.dumps([request.body for request in model_server.requests], default=str)
+    assert f"see @{secret}" in asked and "/nothing to call" in asked
+    assert "the text of a file elsewhere" not in asked
