@@ -38,7 +38,6 @@ REQUEST_S = 10.0
 LOGIN_S = 300.0
 CALLBACK_PATH = "/callback"
 _CLIENT_NAME = "agentcli"
-_CLIENT_URI = "https://pypi.org/project/agentcli/"
 _MAX_REQUEST_BYTES = 16 * 1024
 _CONNECTION_S = 10.0
 _MOST_SAID = 200
@@ -255,7 +254,6 @@ def _registered(server: McpServer, by: AuthorizationServer, redirect_uri: str) -
     wanted = next((each for each in _METHODS if each in by.methods), "none")
     request = {
         "client_name": _CLIENT_NAME,
-        "client_uri": _CLIENT_URI,
         "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
