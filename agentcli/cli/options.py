@@ -156,7 +156,7 @@ class SharedOptions(OptionSet):
 
     model: Annotated[str | None, Option("-m --model", "Model to use.", "PROVIDER/MODEL")] = None
     agent: Annotated[
-        str | None, Option("--agent", "Work as one of your agents (agents/NAME.md).", "NAME")
+        str | None, Option("--agent", "Work as one of your agents, by its name.", "NAME")
     ] = None
     fallback_model: Annotated[
         list[str] | None,
