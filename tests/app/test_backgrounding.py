@@ -47,7 +47,7 @@ from tests.app.background import (
 )
 from tests.support.model_server import ModelServer
 from tests.support.processes import alive, until
-from tests.support.replies import Call, Reply
+from tests.support.replies import Call, Reply, say
 from tests.support.work_processes import commands_below
 
 
@@ -152,7 +152,7 @@ def test_a_reader_that_starts_is_listed_by_the_call_after_it(tmp_path: Path) -> 
         started, listed = await results(session)
         assert json.loads(started.text)["run_id"] in listed.text
 
-    with ModelServer() as server:
+    with ModelServer(default=say("it has ended")) as server:  # that may be told at once
         in_session(server, options(tmp_path), body)
         assert not server.violations
 

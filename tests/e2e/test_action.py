@@ -109,7 +109,7 @@ def test_a_pull_request_is_reviewed_and_its_findings_are_files(
     done, outputs = step(
         runner, model_server, GITHUB_BASE_REF="main", INPUT_FAIL_ON="high", INPUT_FOCUS=HOSTILE
     )
-    assert (done.returncode, outputs["exit-code"]) == (5, "5"), done.stderr
+    assert (done.returncode, outputs["exit-code"]) == (1, "1"), done.stderr
     log = done.stdout
     start, end = log.index("::stop-commands::"), log.rindex("::")
     token = log[start:].splitlines()[0].removeprefix("::stop-commands::")
