@@ -63,13 +63,13 @@ def user_files(settings: Settings, options: SessionOptions) -> UserFiles:
 
 
 def _setting_rows() -> Iterable[tuple[str, str, str]]:
-    from agentcli.cli.config import setting_rows
+    from agentcli.cli.setup.config import setting_rows
 
     return setting_rows()
 
 
 def _findings() -> Sequence[Finding]:
-    from agentcli.cli.doctor import all_findings
+    from agentcli.cli.setup.doctor import all_findings
 
     return all_findings()
 

@@ -36,10 +36,15 @@ if TYPE_CHECKING:
     from agentcli.domain.errors import UsageError
 
 PROGRAM = "agent"
+# the commands that do not live beside this file
+FOLDERS = {
+    "fleet": ("batch", "pipeline", "review", "worktrees"),
+    "sessions": ("replay", "resume", "sessions", "stats"),
+    "setup": ("auth", "config", "doctor", "mcp", "permissions", "plugin"),
+}
 # command -> the module whose ``APP`` is its typer app, or whose ``COMMAND`` makes one
-MODULES = {"chat": "agentcli.cli.chat"} | {name: f"agentcli.cli.{name}" for name in COMMANDS}
-MODULES |= {
-    name: f"agentcli.cli.fleet.{name}" for name in ("batch", "pipeline", "review", "worktrees")
+MODULES = {name: f"agentcli.cli.{name}" for name in ("chat", *COMMANDS)} | {
+    name: f"agentcli.cli.{folder}.{name}" for folder, names in FOLDERS.items() for name in names
 }
 _NEAR = 0.8
 _FEW_WORDS = 3

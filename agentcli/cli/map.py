@@ -49,7 +49,7 @@ def show_map(options: MapOptions) -> int:
     """The map of a directory."""
     choice("--format", options.format, FORMATS)
     if options.history is not None:
-        from agentcli.cli.touched import print_touches
+        from agentcli.cli.sessions.touched import print_touches
 
         choice("--format", options.format, ("tree", "json"))
         most = number("--limit", options.limit, int)

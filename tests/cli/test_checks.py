@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.cli import checks
-from agentcli.cli.checks import check_leftovers, check_privacy, check_sessions, proxy_for, reach
+from agentcli.cli.setup import checks
+from agentcli.cli.setup.checks import (
+    check_leftovers,
+    check_privacy,
+    check_sessions,
+    proxy_for,
+    reach,
+)
 from agentcli.config.paths import Paths
 from tests.store.sessions import change, finished_session
 

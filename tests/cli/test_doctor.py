@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agentcli.app.user_files import Finding, Status
-from agentcli.cli.checks import check_other_agents, check_programs
-from agentcli.cli.doctor import check_telemetry, side_by_side
+from agentcli.cli.setup.checks import check_other_agents, check_programs
+from agentcli.cli.setup.doctor import check_telemetry, side_by_side
 from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings
 from tests.support.cli import agent_env, run_agent
@@ -107,7 +107,7 @@ def test_a_directory_that_may_not_be_looked_into_stops_no_check(tmp_path: Path) 
     locked = tmp_path / "locked"
     (locked / "home").mkdir(parents=True)
     program = (
-        "import os, sys; from pathlib import Path; from agentcli.cli import checks;"
+        "import os, sys; from pathlib import Path; from agentcli.cli.setup import checks;"
         " from agentcli.config.paths import Paths;"
         " os.getuid() or os.setuid(65534); home = Path(sys.argv[1]);"
         " print(*{found.status for found in checks.check_home(Paths(home, home, home))"

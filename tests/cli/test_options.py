@@ -12,8 +12,8 @@ from agentcli.cli.acp import COMMAND as ACP
 from agentcli.cli.chat import COMMAND as CHAT
 from agentcli.cli.commands import app_of
 from agentcli.cli.options import DirectCommand, option_names, read_values
-from agentcli.cli.resume import COMMAND as RESUME
 from agentcli.cli.run import COMMAND as RUN
+from agentcli.cli.sessions.resume import COMMAND as RESUME
 
 COMMANDS = {"acp": ACP, "chat": CHAT, "run": RUN, "resume": RESUME}
 SPELLINGS = sorted(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.cli.stats import MOST_DAYS, MOST_ROWS, largest, stats_page
+from agentcli.cli.sessions.stats import MOST_DAYS, MOST_ROWS, largest, stats_page
 from agentcli.domain.messages import Usage
 from agentcli.store.catalogue.statistics import SessionTotal, Spent, Statistics, ToolUse
 from agentcli.store.files import SessionFiles

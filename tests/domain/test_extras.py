@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.cli.doctor import check_extras
+from agentcli.cli.setup.doctor import check_extras
 from agentcli.domain.extras import EXTRAS, has_extra, install_command
 from agentcli.tools.web.page import to_markdown
 from tests.support.cli import agent_env
@@ -71,7 +71,7 @@ def test_the_report_names_what_is_missing_and_one_command_for_all_of_it(
     assert all(f"{name} (" in found.detail for name in EXTRAS)
     assert found.detail.endswith("install 'agentcli[images,web,pdf,map,keyring]'")
     monkeypatch.undo()
-    monkeypatch.setattr("agentcli.cli.doctor.has_extra", lambda _: True)
+    monkeypatch.setattr("agentcli.cli.setup.doctor.has_extra", lambda _: True)
     assert check_extras()[0].detail == "images, web, pdf, map, keyring"
 
 

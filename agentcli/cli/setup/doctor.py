@@ -15,7 +15,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentcli.app.user_files import Finding, Status
-from agentcli.cli.checks import (
+from agentcli.cli.commands import CommandSpec, add_command, new_app
+from agentcli.cli.listing import FormatOption, print_json
+from agentcli.cli.redacting import know_secrets, shown
+from agentcli.cli.setup.checks import (
     REACH_S,
     check_configuration,
     check_endpoint,
@@ -32,9 +35,6 @@ from agentcli.cli.checks import (
     check_trust,
     reach,
 )
-from agentcli.cli.commands import CommandSpec, add_command, new_app
-from agentcli.cli.listing import FormatOption, print_json
-from agentcli.cli.redacting import know_secrets, shown
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError

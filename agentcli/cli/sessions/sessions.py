@@ -23,7 +23,7 @@ from agentcli.cli.listing import (
     wait,
 )
 from agentcli.cli.options import number
-from agentcli.cli.stats import StatsOptions, stats_tables
+from agentcli.cli.sessions.stats import StatsOptions, stats_tables
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
 from agentcli.headless.streams import is_terminal, write_error_line, write_out
@@ -301,7 +301,7 @@ def search(options: SearchOptions) -> int:
     if options.file is not None:
         if text:
             raise UsageError("TEXT and --file are two searches", "give one of them")
-        touched = import_module("agentcli.cli.touched")
+        touched = import_module("agentcli.cli.sessions.touched")
         code: int = touched.print_touches(options.file, limit, as_json=as_json)
         return code
     if not text:
