@@ -17,6 +17,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -346,12 +347,15 @@ class CommandKey:
         *,
         label: str = "",
         variables: Mapping[str, str] | None = None,
+        withheld: AbstractSet[str] = frozenset(),
     ) -> None:
+        """``variables`` are set for the command, those of our own that are ``withheld`` are not."""
         self._credentials = credentials
         self._provider = provider
         self._command = command
         self._label = label or f"the api_key_command of provider {provider}"
         self._variables = variables or {}
+        self._withheld = withheld
         self._lock = threading.Lock()
         self._process: Any = None
         self._stopped = False
@@ -388,6 +392,7 @@ class CommandKey:
     def _asked(self) -> str:
         import subprocess
 
+        seen = {name: text for name, text in os.environ.items() if name not in self._withheld}
         try:
             process = subprocess.Popen(  # noqa: S603 - the user's own command
                 ["/bin/sh", "-c", self._command],
@@ -395,7 +400,7 @@ class CommandKey:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={**_outside(os.environ), **self._variables},
+                env={**_outside(seen), **self._variables},
                 start_new_session=True,
             )
         except OSError as error:

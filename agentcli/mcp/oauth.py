@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.mcp import McpError
+from agentcli.domain.secrecy import is_private_server
 from agentcli.domain.values import frozen
 from agentcli.wire.http import Endpoint, Refusal, fetch
 
@@ -604,12 +605,16 @@ def _endpoint(server: McpServer, url: str, hidden: tuple[str, ...] = ()) -> Endp
 
 
 def _check(server: McpServer, url: str, what: str) -> None:
-    """Only TLS, or this machine where the server is on it, or the server's own origin."""
+    """Only TLS, or this machine where the server is on it, or the server's own origin.
+
+    One on the internet sends nobody into a private network.
+    """
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in {"http", "https"} and bool(parts.hostname)
         is_address = is_address and "@" not in parts.netloc and url.isprintable() and " " not in url
         is_safe = parts.scheme == "https" or (_is_here(url) and _is_here(server.url))
+        is_safe = is_safe and (is_private_server(server.url) or not is_private_server(url))
         is_own = is_address and _origin(url) == _origin(server.url)
     except ValueError:
         is_address = is_safe = is_own = False

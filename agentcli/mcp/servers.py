@@ -90,7 +90,8 @@ class McpServer:
 
     ``source`` is the file or plugin that names it. ``mark`` changes with everything that decides
     what runs and who is called. ``headers_command`` prints more headers as a JSON object, or lines
-    ``Name: value``. Times are in seconds; 0 means the default. ``pinned``: its tools are offered by
+    ``Name: value``; it does not see the variables ``withheld``. Times are in seconds; 0 means the
+    default. ``pinned``: its tools are offered by
     their own names (MCP-4). ``enabled_tools`` is ``None`` where all are.
     """
 
@@ -115,6 +116,7 @@ class McpServer:
     sandboxed: bool = False
     oauth: OAuthClient = OAuthClient()
     shown: str = ""
+    withheld: frozenset[str] = frozenset()
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -263,6 +265,7 @@ class _Entry:
             url=url,
             headers=headers,
             headers_command=self._text("headershelper", "headerscommand") if is_remote else "",
+            withheld=self._place.withheld,
             timeout_s=self._seconds("timeout", "tooltimeout"),
             startup_timeout_s=self._seconds("startuptimeout"),
             pinned=self._flag("alwaysload", "pin", "pinned"),

@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 from agentcli.domain.clean import clean_text, one_line, plain_text
 from agentcli.domain.errors import PersistenceError
 from agentcli.domain.values import frozen
+from agentcli.domain.worktrees import common_of_worktree
 
 INDEX = "MEMORY.md"
 MAX_LINES = 200
@@ -570,10 +571,7 @@ def _common_directory(git: Path) -> Path:
     if not above:  # of a submodule
         back = _value(read_file(place / "config", _MAX_CONFIG_BYTES), "core", "worktree")
         return place if back and os.path.realpath(place / back) == str(git.parent) else git
-    back = read_file(place / "gitdir", 4096).strip()
-    if not back or os.path.realpath(place / back) != str(git):
-        return git
-    return Path(os.path.realpath(place / above))
+    return common_of_worktree(git, place) or git
 
 
 def _values(config: str) -> Iterator[tuple[str, str, str]]:

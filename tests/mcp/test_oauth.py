@@ -17,6 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from agentcli.app.extensions.logins import ServerLogins
 from agentcli.config.logins import LoginVault
 from agentcli.config.paths import Paths
 from agentcli.domain.mcp import LoginRequired, McpError
@@ -289,6 +290,33 @@ async def test_headers_come_from_a_command_too_and_it_is_asked_again_after_a_ref
         await headers.refused(401, "Bearer")
     with pytest.raises(McpError, match="printed no headers"):
         await OAuthHeaders(server_at("https://h"), vault, printed=lambda _: "no").headers()
+
+
+@pytest.mark.spec("MCP-5", "SEC-1")
+async def test_a_command_for_headers_sees_no_key_that_its_server_must_not_have(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_PROVIDER_KEY", "k-1234567890")
+    monkeypatch.setenv("OWN_TOKEN", "t-1")
+    helper = 'echo "X-Told: [$SOME_PROVIDER_KEY][$OWN_TOKEN]"'
+    place = ServerPlace(
+        ServerScope.PROJECT, ".mcp.json", {}, withheld=frozenset({"SOME_PROVIDER_KEY"})
+    )
+    entry = {"url": "https://h/mcp", "headersHelper": helper}
+    (server,), _ = servers_in({"mcpServers": {"api": entry}}, place)
+    headers = await ServerLogins(paths, {}).authorizer(server).headers()
+    assert headers["X-Told"] == "[][t-1]"
+
+
+@pytest.mark.spec("MCP-5", "SEC-1")
+@pytest.mark.parametrize("to", ["https://10.0.0.7/x", "https://router/x", "https://[fd00::1]"])
+async def test_a_server_on_the_internet_sends_no_login_into_a_private_network(to: str) -> None:
+    with pytest.raises(McpError, match="not safe to use"):
+        await log_in(server_at("https://mcp.example.org/mcp"), Challenge(to), _nobody, None)
+
+
+async def _nobody(_: str) -> str:
+    raise AssertionError("no login was to begin")
 
 
 @pytest.mark.spec("MCP-5")

@@ -107,7 +107,9 @@ def test_a_directory_that_only_claims_the_remote_is_told_nothing_until_the_user_
 
 
 @pytest.mark.spec("MEM-1", "SEC-2")
-@pytest.mark.parametrize("way", ["alternates", "objects", "pack", "git", "file", "worktree"])
+@pytest.mark.parametrize(
+    "way", ["alternates", "objects", "pack", "git", "file", "worktree", "forged"]
+)
 def test_objects_of_another_repository_prove_nothing(
     memories: Memories, tmp_path: Path, way: str
 ) -> None:
@@ -131,6 +133,11 @@ def test_objects_of_another_repository_prove_nothing(
             (other / ".git").symlink_to(first / ".git")
         elif way == "file":
             (other / ".git").write_text(f"gitdir: {first / '.git'}\n")
+        elif way == "forged":  # what came with the directory says that it is a worktree
+            (other / "meta").mkdir()
+            (other / "meta/commondir").write_text(f"{first / '.git'}\n")
+            (other / "meta/gitdir").write_text(f"{other / '.git'}\n")
+            (other / ".git").write_text("gitdir: meta\n")
         else:
             git(first, "worktree", "add", "-q", str(tmp_path / "tree"))
             (other / ".git").write_text(f"gitdir: {first / '.git/worktrees/tree'}\n")

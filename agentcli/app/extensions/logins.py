@@ -146,6 +146,7 @@ class ServerLogins:
                 "CLAUDE_CODE_MCP_SERVER_NAME": server.name,
                 "CLAUDE_CODE_MCP_SERVER_URL": server.url,
             },
+            withheld=server.withheld,
         )
 
         def printed(again: bool) -> str:  # noqa: FBT001 - a callback of one fact
