@@ -77,6 +77,11 @@ _IN_DIRECTORIES = {
 }  # fmt: skip
 # others' packages: nobody opens one of them as a project; their repositories are looked at
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
+# what git and its extensions keep in their directory: nobody works there, unless by a link
+_OF_GIT = frozenset({
+    "objects", "refs", "logs", "hooks", "info", "worktrees", "modules", "branches", "lfs", "annex",
+    "reftable", "rr-cache", "svn",
+})  # fmt: skip
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 
 
@@ -167,7 +172,8 @@ class TreeWatch:
         user_configs: Sequence[Path] = (),
     ) -> None:
         self._roots = [str(root) for root in roots]
-        self._scripts = tuple(script for script in scripts if self._is_inside_root(str(script)))
+        inside = (each for each in scripts for root in self._roots if _is_below(str(each), root))
+        self._scripts = tuple(dict.fromkeys(inside))
         self._untrusted = [str(place) for place in untrusted]
         self._user_configs = tuple(user_configs)
         self._listings: dict[str, _Listing] = {}
@@ -188,8 +194,7 @@ class TreeWatch:
                 break
             self._named = named
             now = self._look()
-        before, self.known = self.known, now
-        self.users = now
+        before, self.known, self.users = self.known, now, now
         now.items = {
             path: item for path, item in now.items.items() if not self._is_untrusted(path)
         } | {path: item for path, item in before.items.items() if self._is_untrusted(path)}
@@ -274,6 +279,7 @@ class TreeWatch:
             waiting += listing.links
             for name in listing.marks:
                 self._mark(prefix, name, found)
+                waiting += [prefix + name] if name.lower() == ".git" else []
         self._listings = found.directories
         for script in self._scripts:
             self._add_tree(str(script), Kind.SCRIPT, found)
@@ -284,7 +290,7 @@ class TreeWatch:
     def _listing(self, path: str) -> _Listing | None:
         """What is in a directory, from memory while that has not changed.
 
-        Raises ``PermissionError`` for one that cannot be looked into.
+        In ``.git``: what is not git's own. Raises ``PermissionError`` for one that is shut.
         """
         try:
             status = os.lstat(path)
@@ -295,6 +301,7 @@ class TreeWatch:
             if known is not None and known.is_settled and known.stamp == stamp:
                 return known
             is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
+            is_git = path.lower().endswith("/.git")
             directories, marks, links, names = [], [], [], set()
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -305,15 +312,16 @@ class TreeWatch:
                     elif name in {"HEAD", "objects", "refs", "commondir"}:
                         names.add(name)
                     if lower != ".git" and entry.is_dir(follow_symlinks=False):
-                        directories.append(name)
+                        directories += [] if is_git and name in _OF_GIT else [name]
                     elif entry.is_symlink():
                         target = os.path.realpath(entry.path)
-                        links += [target] if self._is_untrusted(target) else []
+                        is_away = "/.git/" in target.lower() or self._is_untrusted(target)
+                        links += [target] if is_away else []
         except PermissionError:
             raise
         except OSError:
             return None
-        is_repository = any(names >= wanted for wanted in _BARE)
+        is_repository = not is_git and any(names >= wanted for wanted in _BARE)
         return _Listing(
             stamp, is_settled, tuple(directories), tuple(marks), tuple(links), is_repository
         )
@@ -355,17 +363,12 @@ class TreeWatch:
         if stat.S_ISLNK(content.type):
             return os.path.realpath(path)
         line = os.fsdecode(content.data.partition(b"\n")[0]).strip()
-        if not line.startswith("gitdir:"):
-            return ""
-        named = line.removeprefix("gitdir:").strip()
-        return joined(os.path.dirname(path), named)  # noqa: PTH120 - a text
+        key, _, named = line.partition(":")
+        return joined(os.path.dirname(path), named.strip()) if key == "gitdir" else ""  # noqa: PTH120 - a text
 
     def _is_inside(self, path: str) -> bool:
         places = (*self._roots, *self._untrusted, *self._shared)
         return any(_is_below(path, place) for place in places)
-
-    def _is_inside_root(self, path: str) -> bool:
-        return any(_is_below(path, root) for root in self._roots)
 
     def _is_in_package(self, path: str) -> bool:
         return any(
@@ -502,9 +505,7 @@ class TreeWatch:
 
     def _was_out_of_sight(self, path: str, found: Survey) -> bool:
         """Whether it lies where nobody had looked, beyond the bound: it may be old."""
-        place = os.path.dirname(path)  # noqa: PTH120 - a text
-        while place not in found.directories and len(place) > 1:
-            place = os.path.dirname(place)  # noqa: PTH120 - a text
+        place = next((each for each in _parents(path) if each in found.directories), "/")
         return self.known.is_cut and place not in self.known.directories
 
     def _is_harmless(self, path: str, now: _Watched, before: _Watched | None) -> bool:

@@ -122,6 +122,20 @@ def test_a_program_that_git_would_run_is_set_aside_at_any_depth(
     assert "touch pwned" in "".join(p.read_text() for p in root.rglob("config.set-aside"))
 
 
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    ("place", "link"), [(".git/q", ""), (".git", ""), (".git/objects/q", "lib"), (".git/a/b", "lib")]
+)  # fmt: skip
+def test_a_repository_that_is_hidden_in_a_git_directory_is_found(
+    root: Path, place: str, link: str
+) -> None:
+    led = f"ln -s {place} {link}" if link else ":"
+    told = born(root, f"git init -q {place} && (cd {place} && {EVIL}) && {led}", before=REPOSITORY)
+    assert "was renamed to config.set-aside" in "".join(told)
+    sh("git status", root / (link or place), check=False)
+    assert not list(root.rglob("pwned"))
+
+
 @pytest.mark.parametrize(
     ("before", "command", "name", "content"),
     [
