@@ -61,6 +61,7 @@ class ToolDefinition:
     ``parameters`` is a JSON schema of an object. ``group`` is the capability it belongs to
     (TOOL-5). ``timeout_s`` of ``None`` means that the tool bounds itself. ``always_ask``: no mode
     and no rule frees a call of it. ``concurrent``: neighbouring calls run together (LOOP-4).
+    ``whole_name`` is what a server calls it where ``name`` is cut or changed: rules know both.
     """
 
     name: str
@@ -73,6 +74,7 @@ class ToolDefinition:
     timeout_s: float | None = 60.0
     always_ask: bool = False
     concurrent: bool = False
+    whole_name: str = ""
 
     @property
     def only_reads(self) -> bool:

@@ -91,6 +91,7 @@ def subject_of(call: CallFacts, place: CallPlace) -> Subject:
         root=real_path(place.workspace.root),
         cwd=real_path(place.workspace.cwd),
         edits=call.definition.asks is Asks.EDIT,
+        whole_tool=call.definition.whole_name,
     )
 
 

@@ -42,7 +42,8 @@ class Subject:
     """What a rule looks at: the tool and what the call is about.
 
     ``paths``, ``root`` and ``cwd`` are resolved, ``text`` is a command, ``host`` comes from
-    ``host_of``. ``edits``: it is a tool that edits the files it names.
+    ``host_of``. ``edits``: it is a tool that edits the files it names. ``whole_tool``: see
+    ``ToolDefinition.whole_name``.
     """
 
     tool: str
@@ -52,10 +53,13 @@ class Subject:
     root: Path = Path("/")
     cwd: Path = Path("/")
     edits: bool = False
+    whole_tool: str = ""
 
     def is_of(self, rule: Rule) -> bool:
         """Whether ``rule`` is about this tool."""
         if fnmatch.fnmatchcase(self.tool, rule.tool) or (self.edits and rule.tool == EDIT_TOOLS):
+            return True
+        if self.whole_tool and fnmatch.fnmatchcase(self.whole_tool, rule.tool):
             return True  # "mcp__server" stands for all tools of that server
         return rule.tool.startswith(PREFIX) and self.tool.startswith(f"{rule.tool}__")
 

@@ -15,6 +15,7 @@ from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.mcp import LoginRequired, McpError, ServerTool
 from agentcli.domain.messages import ImagePart, TextPart
 from agentcli.domain.tools import (
+    PREFIX,
     Asks,
     McpServers,
     Tool,
@@ -53,6 +54,7 @@ class ServedTool(Tool):
             hints=ToolHints(tool.idempotent, tool.destroys, tool.open_world, background=True),
             timeout_s=None,
             concurrent=tool.reads,
+            whole_name=f"{PREFIX}{tool.server}__{tool.name}",
         )
 
     @property

@@ -15,10 +15,12 @@ from agentcli.domain.ports import GrantOffer
 from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, ToolDefinition, ToolHints, Workspace
+from agentcli.mcp.protocol import tools_in
 from agentcli.policy.decision import Answer, CallFacts, Decision, Effect, Policy, Rule
 from agentcli.policy.judge import moves_shell
 from agentcli.policy.places import credential_place
 from agentcli.policy.rules import touches
+from agentcli.tools._server_tool import ServedTool
 from tests.policy.asking import (
     Asked,
     effect_of,
@@ -441,6 +443,19 @@ def test_tools_of_a_server_are_ruled_by_family(workspace: Workspace) -> None:
         ("mcp__github__list", ALLOW), ("mcp__github__delete_repo", DENY), ("mcp__gitlab__list", ASK),
     ):  # fmt: skip
         assert judged(facts(workspace, name, Asks.ANYTHING), policy).answer is answer
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("rule", ["mcp__srv__{}", "mcp__*_everything"])
+def test_a_rule_knows_a_tool_of_a_server_whose_name_is_cut_by_its_whole_name(
+    workspace: Workspace, rule: str
+) -> None:
+    name = "in_all_of_the_projects_of_this_account_delete_everything"
+    ((tool,), _) = tools_in("srv", [{"tools": [{"name": name}]}])
+    definition = ServedTool(tool).definition
+    assert len(definition.name) == 64 and not definition.name.endswith("everything")
+    call = Asked(CallFacts(definition, {}, ()), workspace)
+    assert judged(call, policy_of(Mode.YOLO, [], [rule.format(name)])).answer is DENY
 
 
 # --- rules come and go ------------------------------------------------------------------------
