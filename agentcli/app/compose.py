@@ -26,7 +26,7 @@ from agentcli.app.boundary import (
     sandbox_banner,
 )
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
-from agentcli.app.listeners import EarlyImports, Listeners, telemetry
+from agentcli.app.listeners import EarlyImports, Listeners, code_map, telemetry
 from agentcli.app.memory_start import project_memory
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from agentcli.domain.keeping import Store
     from agentcli.domain.seams import Seams
     from agentcli.domain.subagents import SubAgents
-    from agentcli.domain.tools import CodeMap, EditChecks, FileKeeper, McpServers
+    from agentcli.domain.tools import EditChecks, FileKeeper, McpServers
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.background.run import Work
     from agentcli.engine.background.runs import BackgroundRuns
@@ -191,8 +191,11 @@ async def _build(
     names = toolbox.list()
     runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
-    of_runs = (runs_directory(store.path),) if has_runs else ()
-    policy = policy_for(settings, options, (*extensions.readable, *of_runs))
+    policy = policy_for(
+        settings,
+        options,
+        (*extensions.readable, *((runs_directory(store.path),) if has_runs else ())),
+    )
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs, settings.paths.journals_dir)
     sandbox = await make_sandbox(settings, workspace, lambda: extensions.readable)
     given, history, events = await _where_kept(settings, opened, seams, listeners)
@@ -233,6 +236,7 @@ async def _build(
         telemetry(settings, listeners, redact) if settings.telemetry else (None, ())
     )
     later, docs, doc_notices = _instructions(settings, options.cwd)
+    codes, end_map = code_map(settings, workspace.root, listeners, early=options.interactive)
     parts: SessionParts = SessionParts(
         store=given.messages,
         state=given.state,
@@ -281,7 +285,7 @@ async def _build(
         keeper=Lazy(keeper) if seams.store is None else None,
         memory=memory,
         checks=_checks(settings, options, (workspace, sandbox), lambda: parts),
-        codemap=Lazy(partial(_code_map, settings, workspace, info.id)),
+        codemap=codes,
         background=runs.runs if has_runs else None,
         search=SessionSearch(
             settings, lambda: conversation.model, store, lambda: conversation.spent
@@ -295,6 +299,7 @@ async def _build(
             *end_servers,
             *((events.aclose,) if events is not None else ()),
             *((observer.aclose,) if observer is not None else ()),
+            *end_map,
             *_closers(options, store, info.id),
             sandbox.aclose,
             *hold_worktree(settings, options.cwd),
@@ -382,13 +387,6 @@ def _checks(
         return session_checks(settings, options, place, parts().session_id, parts().keeper)
 
     return Lazy(make)
-
-
-def _code_map(settings: Settings, workspace: Workspace, session_id: str) -> CodeMap:
-    """What knows who uses what in the project (MEM-3)."""
-    from agentcli.app.codemap import ProjectMap
-
-    return ProjectMap(settings.paths.maps_dir, workspace.root, session_id)
 
 
 def _run_agents(

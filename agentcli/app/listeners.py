@@ -7,11 +7,14 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import (
+    AssistantRecorded,
+    CallForming,
     Notice,
     ProviderRequestPrepared,
     StepStart,
@@ -19,8 +22,12 @@ from agentcli.domain.events import (
     ThinkingChunk,
     ToolProgress,
 )
+from agentcli.engine.parts import Lazy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentcli.app.codemap import ProjectMap
     from agentcli.config.settings import Settings
     from agentcli.domain.events import AgentEvent
     from agentcli.telemetry.observer import Observer
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Listener = Callable[["AgentEvent"], None]
+_ANSWERS = (TextChunk, ThinkingChunk, CallForming, AssistantRecorded)
 # too many, and somebody's text: not for a log
 _PIECES = (TextChunk, ThinkingChunk, ToolProgress)
 CLIENT = "httpx"  # once it is loaded, the request leaves
@@ -63,6 +71,96 @@ class Listeners:
     def notify(self, text: str) -> None:
         """One line for the user."""
         self.emit(Notice(text))
+
+
+class AfterRequest:
+    """A listener that calls ``begin`` once: when the first request has left.
+
+    At the latest that is when the request is answered.
+    """
+
+    def __init__(self, begin: Callable[[], object]) -> None:
+        self._begin = begin
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks = self._quiet = 0
+        self._has_begun = False
+
+    def on_event(self, event: AgentEvent) -> None:
+        """Look when it leaves."""
+        if self._timer is None and isinstance(event, ProviderRequestPrepared):
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        elif self._timer is not None and isinstance(event, _ANSWERS):
+            self._once()
+
+    def _look(self) -> None:
+        self._looks += 1
+        self._quiet += CLIENT in sys.modules
+        if self._quiet > QUIET_LOOKS or self._looks >= MOST_LOOKS:
+            self._once()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _once(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._begin()
+
+    def stop(self) -> None:
+        """It never begins, if it has not yet."""
+        self._has_begun = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class EarlyMap:
+    """Makes the map of a git repository once the first request has left (MEM-3).
+
+    What asks the map meanwhile waits for it; what goes wrong is told to those who ask.
+    """
+
+    def __init__(self, root: Path, codemap: Lazy[ProjectMap], listeners: Listeners) -> None:
+        self._root = root
+        self._codemap = codemap
+        self._cancel = CancelToken()
+        self._making: asyncio.Task[None] | None = None
+        self._start = AfterRequest(self._begin)
+        listeners.add(self._start.on_event)
+
+    def _begin(self) -> None:
+        if any((each / ".git").exists() for each in (self._root, *self._root.parents)):
+            self._making = asyncio.create_task(self._make(), name="map")
+
+    async def _make(self) -> None:
+        await asyncio.to_thread(import_module, "agentcli.app.codemap")
+        if not self._cancel.cancelled:
+            try:
+                await self._codemap().update(self._cancel)
+            except Exception:
+                log.warning("the map is not made early", exc_info=True)
+
+    async def aclose(self) -> None:
+        """End it. May be called again."""
+        self._start.stop()
+        self._cancel.cancel(force=True)
+        if self._making is not None:
+            await asyncio.wait({self._making})
+
+
+def code_map(
+    settings: Settings, root: Path, listeners: Listeners, *, early: bool
+) -> tuple[Lazy[ProjectMap], Sequence[Callable[[], Awaitable[None]]]]:
+    """What knows who uses what in the project at ``root`` (MEM-3), and what ends it.
+
+    With ``early`` it is made before anybody asks.
+    """
+
+    def make() -> ProjectMap:
+        from agentcli.app.codemap import ProjectMap
+
+        return ProjectMap(settings.paths.maps_dir, root, listeners.session_id)
+
+    found = Lazy(make)
+    return found, (EarlyMap(root, found, listeners).aclose,) if early else ()
 
 
 class EarlyImports:

@@ -6,6 +6,7 @@ names of the files come on standard input, separated by NUL.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -33,13 +34,21 @@ def command_of(path: Path, root: Path) -> tuple[str, ...]:
     return (sys.executable, "-I", "-X", "utf8", "-c", code, str(path), str(root))
 
 
+def lock_of(path: Path) -> Path:
+    """The file that a pass into the map ``path`` holds locked: the next one waits, and finds it."""
+    return path.with_suffix(".lock")
+
+
 def main() -> None:
     """Do it."""
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     os.nice(_NICE)
     names = sys.stdin.buffer.read(_MAX_NAMES_BYTES).split(b"\0")
-    index = MapIndex(Path(sys.argv[1]), Path(sys.argv[2]))
+    path = Path(sys.argv[1])
+    alone = os.open(lock_of(path), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fcntl.flock(alone, fcntl.LOCK_EX)  # until this process ends
+    index = MapIndex(path, Path(sys.argv[2]))
     index.before_file = lambda: signal.setitimer(signal.ITIMER_REAL, _FILE_S)
     try:
         _take_up_grammars(index)

@@ -8,23 +8,13 @@ because a server came or went (MCP-4).
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from agentcli.app.extensions.servers import kept_by
-from agentcli.app.listeners import CLIENT, LOOK_S, MOST_LOOKS, QUIET_LOOKS
-from agentcli.domain.events import (
-    AgentEvent,
-    AssistantRecorded,
-    CallForming,
-    ProviderRequestPrepared,
-    TextChunk,
-    ThinkingChunk,
-)
+from agentcli.app.listeners import AfterRequest
 from agentcli.domain.tools import PREFIX
 from agentcli.engine.parts import Lazy
 from agentcli.mcp.remembered import KnownBriefly, Remembered
@@ -41,7 +31,6 @@ if TYPE_CHECKING:
 
 MAX_NAMES_CHARS = 2_000
 MAX_CATALOGUE_CHARS = 8_000
-_ANSWERS = (TextChunk, ThinkingChunk, CallForming, AssistantRecorded)
 WAYS = ("tool_search", "mcp_call")
 _HEAD = (
     "MCP servers (call their tools with mcp_call; tool_search tells what arguments they take; what"
@@ -66,10 +55,9 @@ class SessionServers:
         self._kept = kept
         self._known = {each.name: kept.briefly(each) for each in self._servers}
         self._only = None if only is None or "mcp" in only else _patterns(only)
-        self._timer: asyncio.TimerHandle | None = None
-        self._looks = self._quiet = 0
-        self._has_begun = False
         self.hub = Lazy(make)
+        self._start = AfterRequest(lambda: self.hub().begin())
+        self.on_event = self._start.on_event
 
     @property
     def is_empty(self) -> bool:
@@ -134,31 +122,9 @@ class SessionServers:
 
     # --- their life ------------------------------------------------------------------------------
 
-    def on_event(self, event: AgentEvent) -> None:
-        """Start them once the first request has left, at the latest when it is answered."""
-        if self._timer is None and isinstance(event, ProviderRequestPrepared):
-            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
-        elif self._timer is not None and isinstance(event, _ANSWERS):
-            self._begin()
-
-    def _look(self) -> None:
-        self._looks += 1
-        self._quiet += CLIENT in sys.modules
-        if self._quiet > QUIET_LOOKS or self._looks >= MOST_LOOKS:
-            self._begin()
-        else:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
-
-    def _begin(self) -> None:
-        if not self._has_begun:
-            self._has_begun = True
-            self.hub().begin()
-
     async def aclose(self) -> None:
         """End them. May be called again."""
-        self._has_begun = True  # or never will
-        if self._timer is not None:
-            self._timer.cancel()
+        self._start.stop()
         if self.hub.made is not None:
             await self.hub.made.aclose()
 

@@ -513,6 +513,7 @@ class Worktrees:
             file = map_file(self._maps, tree.path)
             for end in ("", "-wal", "-shm"):
                 file.with_name(file.name + end).unlink(missing_ok=True)
+            file.with_suffix(".lock").unlink(missing_ok=True)
         with self._alone(tree.path):
             self._unlink(tree, with_commits=with_commits, keep_branch=keep_branch)
         for file in (_unfinished(self._record_of(tree)), self._record_of(tree)):
