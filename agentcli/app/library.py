@@ -52,6 +52,8 @@ class SessionLibrary:
         self._may_fork = options.fork
         self.leads_to = ""
         """The session that the user has chosen and that is to be opened elsewhere; maybe none."""
+        self.came_from = ""
+        """The session that was left for that, if anything was said in it."""
         self.has_opened = False
         self._files = session_files(settings)
 

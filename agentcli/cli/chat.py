@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from agentcli.cli.options import (
     CommandSpec,
@@ -12,8 +13,12 @@ from agentcli.cli.options import (
     SharedOptions,
     print_version,
 )
-from agentcli.headless.errors import epilog
-from agentcli.headless.streams import is_terminal
+from agentcli.domain.errors import AgentError
+from agentcli.headless.errors import epilog, one_line
+from agentcli.headless.streams import is_terminal, write_error_line
+
+if TYPE_CHECKING:
+    from agentcli.cli.interactive import ChatEnd
 
 
 class ChatOptions(SharedOptions, PromptArgument):
@@ -32,21 +37,39 @@ def chat(options: ChatOptions) -> int:
     from agentcli.cli.interactive import talk
 
     prompt = " ".join(options.prompt or ())
-    if not options.has_own_place:
-        code, leads_to, prompt = talk(options, prompt)
-        if not leads_to:
-            return code
-        options.resume, options.session = None, leads_to
+    if options.has_own_place:
+        return _chat_in_places(options, prompt)
+    end = talk(options, prompt)
+    return _chat_in_places(options, prompt, end) if end.leads_to else end.code
+
+
+def _chat_in_places(options: ChatOptions, prompt: str, end: ChatEnd | None = None) -> int:
+    """Chat in the worktree of each session that is chosen; ``end``: one has been.
+
+    One that cannot be opened says so, and the chat is where it was before.
+    """
     from agentcli.cli.fleet.stay import in_worktree
+    from agentcli.cli.interactive import talk
 
     place = options.cd
     while True:
-        with in_worktree(options):
-            code, leads_to, prompt = talk(options, prompt)
-        if not leads_to:
-            return code
-        options.cd, options.worktree, options.continue_, options.resume = place, None, False, None
-        options.session = leads_to
+        if end is not None:
+            options.worktree, options.continue_, options.resume = None, False, None
+            options.cd, options.session, prompt = place, end.leads_to, end.prompt
+        try:
+            with in_worktree(options):
+                next_end = talk(options, prompt)
+        except AgentError as error:
+            if end is None:
+                raise
+            write_error_line(one_line(f"error: {error}"))
+            options.cd, options.session = place, end.came_from or None
+            options.resume = None if end.has_opened else ""
+            with in_worktree(options):
+                next_end = talk(options, prompt)
+        if not next_end.leads_to:
+            return next_end.code
+        end = next_end
 
 
 COMMAND = DirectCommand(

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentcli.app.library import SessionLibrary
 from agentcli.app.options import SessionOptions
@@ -36,11 +36,21 @@ if TYPE_CHECKING:
     from agentcli.cli.options import SharedOptions
 
 
-def talk(options: SharedOptions, first_prompt: str) -> tuple[int, str, str]:
-    """Run the chat; its exit code.
+class ChatEnd(NamedTuple):
+    """How a chat was left: for which session in a worktree of its own, maybe none, and from which.
 
-    With it the session to go on with in its own worktree, maybe none, and what is to be said there.
+    ``prompt`` is what is still to be said, ``has_opened`` whether there was a session at all.
     """
+
+    code: int
+    leads_to: str
+    came_from: str
+    prompt: str
+    has_opened: bool
+
+
+def talk(options: SharedOptions, first_prompt: str) -> ChatEnd:
+    """Run the chat; raises ``AgentError`` where nothing can be opened."""
     from agentcli.repl.loop import run_chat
 
     settings = prepare_settings(options, ask=ask_for_trust)
@@ -54,7 +64,9 @@ def talk(options: SharedOptions, first_prompt: str) -> tuple[int, str, str]:
             pick_first=options.resume == "",
         )
     )
-    return code, library.leads_to, "" if library.has_opened else first_prompt
+    opened = library.has_opened
+    prompt = "" if opened else first_prompt
+    return ChatEnd(code, library.leads_to, library.came_from, prompt, opened)
 
 
 def user_files(settings: Settings, options: SessionOptions) -> UserFiles:

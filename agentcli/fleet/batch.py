@@ -417,7 +417,7 @@ class Batch:
         known.state, known.exit_code = verdict.state, result.exit_code
         text = str(result.end.get("result") or result.problem)
         row: dict[str, Any] = {"result": text}
-        if self._plan.worktrees:
+        if self._plan.worktrees or task.worktree:
             row["worktree"] = self._journal.worktree_of(task.id)
         if (structured := result.end.get("structured_output")) is not None:
             row["structured_output"] = structured

@@ -55,6 +55,7 @@ class BatchProgress(BatchView):
     def __init__(self, plan: BatchPlan, write: Callable[[str], None]) -> None:
         self._write = write
         self._total = len(plan.tasks)
+        self._retries_failed = plan.retry_failed
         self._states = {task.id: BatchState.PENDING for task in plan.tasks}
         self._costs: dict[str, float | None] = {}
         self._ended = 0
@@ -79,7 +80,10 @@ class BatchProgress(BatchView):
 
     def _take_over(self, names: Sequence[str], known: Mapping[str, TaskStanding]) -> None:
         for name in names:
-            self._states[name] = known[name].state if name in known else BatchState.PENDING
+            state = known[name].state if name in known else BatchState.PENDING
+            if self._retries_failed and state.has_ended and state is not BatchState.DONE:
+                state = BatchState.PENDING
+            self._states[name] = state
             self._costs[name] = known[name].cost_usd if name in known else 0.0
         self._total = len(self._states)
         if self._table is not None:
@@ -101,9 +105,9 @@ class BatchProgress(BatchView):
         if self._table is not None:
             self._table.ended(task.id, str(known.state), known.cost_usd)
             return
-        place = f"{self._ended}/{self._total}" if known.state.has_ended else "not yet"
+        how = f"{self._ended}/{self._total} {known.state}" if known.state.has_ended else "to go on"
         cost, took = wording.cost(known.cost_usd), wording.duration(known.duration_ms / 1000)
-        line = f"{place} {known.state}: {clean_line(task.id)} ({took}, {cost})"
+        line = f"{how}: {clean_line(task.id)} ({took}, {cost})"
         is_fault = known.state.has_ended and known.state is not BatchState.DONE
         self._write(f"{line}: {clean_line(result)[:_RESULT_CHARS]}" if is_fault else line)
 

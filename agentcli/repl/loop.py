@@ -163,6 +163,7 @@ class _Chat:
         if session_id is None:
             opened = await self.sessions.open_new(self._questions, self.session.model.id)
         elif await self._leads_away(session_id):
+            self.sessions.came_from = self.session.id if self.session.turns else ""
             return
         else:
             opened = await self.sessions.open_existing(session_id, self._questions)

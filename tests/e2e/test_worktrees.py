@@ -137,6 +137,25 @@ def test_a_chat_in_a_worktree(
     assert traces(work, home / "agentcli") == {}
 
 
+@pytest.mark.spec("CLI-14", "SCALE-1")
+def test_a_picked_worktree_that_cannot_be_opened_leaves_the_chat_open(
+    root: Path, chat: Chat, model_server: ModelServer
+) -> None:
+    made = agent(root, "run", "-w", "gone", "hello", "-o", "json")  # clean: removed at its end
+    model_server.add("Here.", "Still here.")
+    terminal = chat(cols=300)
+    terminal.line("where are you?")
+    terminal.wait_for("Here.")
+    terminal.wait_for(IDLE)
+    terminal.line(f"/resume {made.result['session_id']}")
+    terminal.wait_for("error: the worktree gone of this session was removed")
+    terminal.wait_for(IDLE)
+    terminal.line("and now?")
+    terminal.wait_for("Still here.")
+    assert len(model_server.requests[-1].messages) == 3
+    leave(terminal)
+
+
 @pytest.mark.sampled
 @pytest.mark.spec("SCALE-1", "SEC-3")
 @pytest.mark.parametrize("mode", ["accept-edits", "auto"])

@@ -66,7 +66,7 @@ class ReviewOptions(OptionSet):
         typer.Option(
             "--fail-on",
             metavar="|".join(SEVERITIES),
-            help="Exit with 5 if a finding is as severe as this, or more.",
+            help="Exit with 1 if a finding is as severe as this, or more.",
         ),
     ] = None
     model: Annotated[

@@ -234,8 +234,10 @@ class PipelineTasks:
         self, progress: PipelineProgress, known: Collection[str], say: Callable[[str], None]
     ) -> None:
         self.progress = progress
-        self._known = {_step_of(name): name for name in known}
-        self._ids = frozenset(known)
+        self._known: dict[str, set[str]] = {}
+        self._known_ids = {(_step_of(name), name.rpartition("-")[2]): name for name in known}
+        for name in known:
+            self._known.setdefault(_step_of(name), set()).add(name)
         self._say = say
         self._named: dict[str, StepTask] = {}
         self.rows: dict[str, Mapping[str, Any]] = {}
@@ -255,22 +257,31 @@ class PipelineTasks:
         text = str(row.get("result") or "")
         result = text if task.step.schema is None else row.get("structured_output")
         error = clean_line(text)[:_MAX_ERROR] or f"ended as {row['state']}"
+        if row["state"] == "limit":  # the text is what it said last, not what went wrong
+            error = f"a limit was reached: {error}"
         self.progress.record(task.key, TaskOutcome(is_done, result, "" if is_done else error))
         return self._new()
 
     def _new(self) -> Sequence[BatchTask]:
         found = []
         for task in self.progress.ready():
-            task_id = f"{task.name}-{task.key[:_ID_DIGITS]}"
+            task_id = self._id_of(task)
             if task_id in self._named:
                 continue
             self._named[task_id] = task
             found.append(_batch_task(task_id, task))
         self.tasks += found
-        for name in dict.fromkeys(_step_of(task.id) for task in found if task.id not in self._ids):
-            if self._known.pop(name, None) is not None:
+        for name in dict.fromkeys(_step_of(task.id) for task in found):
+            runs = {task.id for task in found if _step_of(task.id) == name}
+            if (before := self._known.pop(name, None)) is not None and before.isdisjoint(runs):
                 self._say(f"{name} is not what it was when it ran: it runs again")
         return found
+
+    def _id_of(self, task: StepTask) -> str:
+        """What it was called when it was begun, also where its place in the list was another."""
+        digits = task.key[:_ID_DIGITS]
+        known = self._known_ids.get((task.step.name, digits))
+        return known or f"{task.name}-{digits}"
 
 
 def _step_of(task_id: str) -> str:

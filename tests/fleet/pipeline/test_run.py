@@ -17,6 +17,7 @@ from tests.support.cli import agent_env, run_agent, spawn_agent
 from tests.support.model_server import ModelServer, Recorded
 from tests.support.processes import pids_in, wait_until
 from tests.support.replies import Call, Reply, call, calls, fails, say
+from tests.support.repositories import make_repository
 
 FILE = """
 [inputs]
@@ -186,3 +187,38 @@ def test_ten_steps_with_a_fan_killed_at_every_step_go_on(
     for name in NAMES:
         mark = work / f"mark {name}"  # a command that had not started when it was killed is not run
         assert not mark.exists() or mark.read_text() == "x\n", name
+
+
+@pytest.mark.spec("SCALE-5")
+def test_a_list_that_has_moved_or_grown_runs_only_what_is_new(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    text = '[steps.fan]\nfor_each = {}\nprompt = "Do {{{{item}}}}"\n'
+    steps = Steps(model_server)
+    (tmp_path / "p.toml").write_text(text.format('["a", "b"]'))
+    assert pipeline(model_server, tmp_path).code == 0
+    (tmp_path / "p.toml").write_text(text.format('["new", "b", "a"]'))
+    again = pipeline(model_server, tmp_path)
+    assert again.code == 0 and "runs again" not in again.stderr
+    assert steps.asked == {"Do a": 1, "Do b": 1, "Do new": 1}
+    assert [run["result"] for run in steps_of(tmp_path)["fan"]["runs"]] == [
+        *("<Do new>", "<Do b>", "<Do a>"),
+    ]
+
+
+@pytest.mark.spec("SCALE-5")
+def test_failed_steps_run_again_are_counted_once_and_say_what_they_failed_at(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    schema = "schema = { type = 'object', required = ['n'], properties.n = { type = 'integer' } }"
+    text = f'[steps.one]\nprompt = "Say no"\nworktree = true\n{schema}\n'
+    (tmp_path / "p.toml").write_text(text)
+    make_repository(tmp_path)
+    Steps(model_server)
+    assert pipeline(model_server, tmp_path).code == 1
+    again = pipeline(model_server, tmp_path, "--retry-failed")
+    assert again.code == 1
+    assert "1/1 limit: one-" in again.stderr and "ended before" not in again.stderr
+    (run,) = steps_of(tmp_path)["one"]["runs"]
+    assert run["state"] == "limit" and run["worktree"].startswith("batch-")
+    assert "a limit was reached" in again.stdout
