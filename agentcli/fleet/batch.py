@@ -37,6 +37,7 @@ _RESULTS_SHARE = 20.0
 _APPROVAL, _STORE, _TEMPORARY = 4, 74, 75
 _STATES = {0: BatchState.DONE, 3: BatchState.LIMIT, _APPROVAL: BatchState.REFUSED}
 _STOPPED = frozenset({129, 130, 143})
+_IN_USE = frozenset({"session_locked", "tree_in_use"})  # by what a kill has not ended yet
 _RETRIED = frozenset({BatchState.FAILED, BatchState.LIMIT})
 
 
@@ -362,9 +363,11 @@ class Batch:
         if cost is None:
             known.cost_usd = None
             self._warn_of_price()
-            return 0.0, 0
+            return 0.0, 1
         known.cost_usd = known.earlier_usd + cost
-        return max(0.0, known.cost_usd - (before or 0.0)), result.end.get("num_turns") or 1
+        spent = max(0.0, known.cost_usd - (before or 0.0))
+        was_answered = spent or (result.end.get("usage") or {}).get("output_tokens")
+        return spent, (result.end.get("num_turns") or 1) if was_answered else 0
 
     def _warn_of_price(self) -> None:
         if self._purse.budget_usd is not None and not self._warned_of_price:
@@ -381,7 +384,7 @@ class Batch:
             return _Verdict(BatchState.INTERRUPTED)
         if reason == "max_budget_usd" and self._is_of_all(item, share):
             return _Verdict(BatchState.INTERRUPTED)
-        if reason == "paused" or (reason == "session_locked" and item.locked < MOST_LOCKED):
+        if reason == "paused" or (reason in _IN_USE and item.locked < MOST_LOCKED):
             item.locked += reason != "paused"
             wait_s = 0.0 if reason == "paused" else LOCKED_S
             return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)

@@ -3,7 +3,9 @@
 Laws. A provider that refused one task for a while is asked by no other until then, and then by few,
 by one more with each that goes well. However many tasks run, together they pass the budget by one
 request at most: each has a share of what is left, smaller by what a request may cost; where there
-is too little for shares one task has all of it. Times are those of ``time.monotonic``.
+is too little for shares one task has all of it. As long as nobody knows what a request costs, and
+the budget is no more than many dear ones, a task pauses after its first. Times are those of
+``time.monotonic``.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from agentcli.domain.values import mutable
 
 FIRST_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 300.0
-DEAREST_USD = 0.5
+DEAREST_USD = 5.0
 """What a request is taken to cost at most before any is known."""
+_ONE_REQUEST_USD = 1e-6  # a pause after the first one that costs anything
 _SAFETY = 4.0  # the dearest request of a task over its average one
 
 
@@ -104,11 +107,16 @@ class Purse:
             found = Share(left, None, left)
         else:
             return None
+        if dearest is None and left < places * least:
+            found.pause_usd = _ONE_REQUEST_USD
         self._held[task_id] = found.held_usd
         return found
 
     def give_back(self, task_id: str, spent_usd: float, requests: int) -> None:
-        """The task has ended its run, which has cost so much in so many requests."""
+        """The task has ended its run, which has cost so much in so many requests; 0: in none.
+
+        A run without one, as one that was refused at once, tells nothing of what they cost.
+        """
         self._held.pop(task_id, None)
         self.spent_usd += spent_usd
         if requests:

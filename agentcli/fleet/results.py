@@ -31,9 +31,11 @@ JOURNAL = "journal.jsonl"
 RESULTS = "results.jsonl"
 REPORT = "report.html"
 FORMAT = "agentcli-batch/1"
+_HEAD = f'{{"format": "{FORMAT}"'.encode()
 _NOISE_BYTES = 10
 _UNFIT = re.compile(r"[^a-z0-9-]+")
 _SLUG_CHARS = 40
+_DIGEST_CHARS = 16
 
 
 class BatchState(StrEnum):
@@ -132,30 +134,38 @@ class Journal:
     def worktree_of(self, task_id: str) -> str:
         """The name of the task's worktree, which is one of a branch, too."""
         slug = _UNFIT.sub("-", task_id).strip("-.")[:_SLUG_CHARS].rstrip("-.")
-        digest = hashlib.sha256(task_id.encode()).hexdigest()[:4]
+        digest = hashlib.sha256(task_id.encode()).hexdigest()[:_DIGEST_CHARS]
         plain = slug if slug == task_id else f"{slug or 'task'}-{digest}"
         return f"batch-{self._batch[:6]}-{plain}"
 
     # --- reading ---------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        end = 0
+        end, size = 0, self._file.seek(0, os.SEEK_END)
         for at, line in self._lines():
-            try:
-                value = json.loads(line)
-            except ValueError:
-                value = None
-            if not isinstance(value, dict) or not line.endswith(b"\n"):
+            is_ours = at > 0 or _HEAD.startswith(line[: len(_HEAD)])
+            if is_ours and not line.endswith(b"\n"):
                 break  # torn: the end of what was written
-            self._take(value, at)
+            try:
+                self._take(json.loads(line), at)
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+                raise self._damaged(at) from None
             end = at + len(line)
-        if end < self._file.seek(0, os.SEEK_END):
+        if end < size:
             self._file.truncate(end)
         self.is_new = not end
         if self.is_new:
             self._batch, self._created_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
             head = {"format": FORMAT, "batch": self._batch, "created_ms": self._created_ms}
             self._write(head, lasting=True)
+
+    def _damaged(self, at: int) -> UsageError:
+        """Nothing of a file is thrown away that another, or a user, has written."""
+        path = self.directory / JOURNAL
+        if at == 0:
+            what = f"{path} is not the journal of a batch"
+            return UsageError(what, "give another directory with -o DIR")
+        return UsageError(f"{path} is damaged at byte {at:,}", "correct that line, or remove it")
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         self._file.seek(0)
@@ -167,8 +177,7 @@ class Journal:
     def _take(self, value: Mapping[str, Any], at: int) -> None:
         if at == 0:
             if value.get("format") != FORMAT:
-                what = f"{self.directory / JOURNAL} is not the journal of a batch"
-                raise UsageError(what, "give another directory with -o DIR")
+                raise self._damaged(at)
             self._batch, self._created_ms = str(value["batch"]), int(value["created_ms"])
         elif (begun := value.get("begin")) is not None:
             known = self.tasks.setdefault(str(begun), TaskStanding())

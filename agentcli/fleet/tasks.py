@@ -253,7 +253,7 @@ class _TaskRow:
             cwd=self._directory(given),
             content="",
             line=self._line,
-            model=self._text("model"),
+            model=self._model(),
             permission_mode=self._mode() if template is None else None,
             max_budget_usd=self._number("max_budget_usd"),
             timeout_s=self._number("timeout_s") or None,
@@ -298,6 +298,12 @@ class _TaskRow:
             shown = _short(value) if isinstance(value, str) else _kind(value)
             raise self._wrong(f"{name} is {shown}", "it must be a number of at least 0")
         return found
+
+    def _model(self) -> str | None:
+        value = self._text("model")
+        if value is not None and not (value.strip() and value.isprintable()):
+            raise self._wrong(f"the model {_short(value)!r} cannot be", "write PROVIDER/MODEL")
+        return value
 
     def _mode(self) -> str | None:
         value = self._text("permission_mode")

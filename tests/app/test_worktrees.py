@@ -189,6 +189,7 @@ def test_one_agent_at_a_time(trees: Worktrees, root: Path, state: Path) -> None:
 
 def test_a_name_that_git_does_not_take(trees: Worktrees, root: Path, state: Path) -> None:
     wrong = ["", " ", "a..b", "-x", "a b", "x.lock", "a~b", "/a", "a//b", "@{", "x" * 101, "a\nb"]
+    wrong += ["@", "\U0001f600" * 100]  # git loses the first; the second is too long for a file
     repository = repository_at(root)
     for name in wrong:
         with pytest.raises(UsageError, match="no name for a worktree"):

@@ -21,6 +21,11 @@ from agentcli.fleet.results import JOURNAL, BatchState, Journal, TaskStanding
 from agentcli.fleet.tasks import BatchTask, TasksFile, read_tasks
 from tests.support.batches import rows_of
 
+HEAD = '{"format": "agentcli-batch/1", "batch": "x", "created_ms": 1}'
+DONE = (
+    '{"end": {"id": "a", "session_id": "s", "state": "done", "exit_code": 0, "cost_usd": 0.1,'
+    ' "duration_ms": 1, "attempts": 1, "result": "said"}}'
+)
 Script = Callable[[TaskCall, int], TaskResult | None]
 
 
@@ -165,17 +170,19 @@ def test_what_is_killed_or_refused_again_and_again_is_given_up(
     def script(call: TaskCall, times: int) -> TaskResult:
         if call.prompt == "l" and times < 20:
             return ended(74, terminal_reason="session_locked")
+        if call.prompt == "w" and times < 20:
+            return ended(2, terminal_reason="tree_in_use")
         if call.prompt == "k":
             return TaskResult(None, problem="killed by signal 9")
         return ended(75, retry_after_s=0.0) if call.prompt == "r" else ended(0)
 
     engine = Played(script)
-    go(tmp_path, prompts(tmp_path, "klr"), engine)
-    assert Counter(engine.prompts) == {"k": 5, "r": 5, "l": 20}
-    assert states(tmp_path) == {"k": "failed", "l": "done", "r": "failed"}
+    go(tmp_path, prompts(tmp_path, "klrw"), engine)
+    assert Counter(engine.prompts) == {"k": 5, "r": 5, "l": 20, "w": 20}
+    assert states(tmp_path) == {"k": "failed", "l": "done", "r": "failed", "w": "done"}
     row = rows_of(tmp_path / "out")[0]
     assert (row["result"], row["exit_code"], row["attempts"]) == ("killed by signal 9", None, 5)
-    assert len({call.session_id for call in engine.calls}) == 3
+    assert len({call.session_id for call in engine.calls}) == 4
 
 
 @pytest.mark.parametrize("how", ["drain", "stop"])
@@ -266,6 +273,39 @@ def test_one_process_at_a_time_has_a_directory(tmp_path: Path) -> None:
     (tmp_path / "other" / JOURNAL).write_text('{"format": "else"}\n')
     with pytest.raises(UsageError, match="not the journal of a batch"):
         Journal.open(tmp_path / "other")
+
+
+@pytest.mark.spec("SCALE-2")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "notes of mine\nand more\n",
+        "notes of mine",
+        "[]\n",
+        '{"format": "agentcli-batch/1"}\n',
+        f"{HEAD}\nscribbled\n{DONE}\n",
+        f'{HEAD}\n{{"end": {{"id": "a", "state": "odd"}}}}\n',
+        f'{HEAD}\n{{"begin": "a"}}\n{DONE}\n',
+    ],
+)
+def test_nothing_is_thrown_away_of_a_journal_that_is_not_torn(text: str, tmp_path: Path) -> None:
+    path = tmp_path / JOURNAL
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"not the journal of a batch|damaged at byte"):
+        Journal.open(tmp_path)
+    assert path.read_text() == text
+    for torn in ("", HEAD[:5], HEAD[:40], f"{HEAD}\n{DONE}"):
+        path.write_text(torn)
+        journal = Journal.open(tmp_path)
+        assert journal.tasks == {}
+        journal.close()
+
+
+def test_tasks_whose_ids_look_alike_have_a_worktree_each(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    ids = [f"{'x' * 60}{number}" for number in range(2_000)]
+    assert len({journal.worktree_of(each) for each in ids}) == len(ids)
+    journal.close()
 
 
 def test_a_journal_cut_at_any_byte_is_that_of_a_moment_before(tmp_path: Path) -> None:

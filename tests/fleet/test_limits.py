@@ -64,3 +64,33 @@ def test_all_tasks_together_pass_the_budget_by_one_request_at_most(
             del running[name]
             purse.give_back(name, cost, count)
     assert spent <= budget + request * 1.0001
+
+
+@pytest.mark.spec("SCALE-2")
+@pytest.mark.parametrize("request_usd", [0.3, 2.4])
+def test_a_first_request_that_is_refused_or_dear_does_not_open_the_purse(
+    request_usd: float,
+) -> None:
+    budget = 3.5 * request_usd
+    purse, spent = Purse(budget), 0.0
+    purse.take("refused", 8)
+    purse.give_back("refused", 0.0, 0)
+    for _ in range(20):
+        shares = []
+        for place in range(8, 0, -1):
+            if (share := purse.take(str(place), place)) is not None:
+                shares.append((str(place), share))
+        for name, share in shares:  # all ask at once, until each has to pause
+            requests = 0
+            while requests * request_usd < (share.pause_usd or share.rest_usd):
+                requests += 1
+            spent += requests * request_usd
+            purse.give_back(name, requests * request_usd, requests)
+    assert budget <= spent <= budget + request_usd
+
+
+def test_requests_that_cost_nothing_known_do_not_wait_for_each_other() -> None:
+    purse = Purse(1.0)
+    assert purse.take("a", 8) is not None and purse.take("b", 7) is None
+    purse.give_back("a", 0.0, 1)
+    assert all(purse.take(str(place), place) for place in range(8, 0, -1))

@@ -65,6 +65,8 @@ def test_a_table_fills_a_template(tmp_path: Path) -> None:
         ('{"prompt": "x", "max_budget_usd": -1}', "t.jsonl", None, "max_budget_usd|at least 0"),
         ('{"prompt": "x", "max_budget_usd": NaN}', "t.jsonl", None, "max_budget_usd|at least 0"),
         ('{"prompt": "x", "permission_mode": "yo"}', "t.jsonl", None, "yo is not valid|yolo"),
+        ('{"prompt": "x", "model": "a\\u0000b"}', "t.jsonl", None, "the model|PROVIDER/MODEL"),
+        ('{"prompt": "x", "model": "\\ud800"}', "t.jsonl", None, "the model|PROVIDER/MODEL"),
         ('{"prompt": "x", "cwd": "gone"}', "t.jsonl", None, "cwd gone does not exist"),
         ('{"prompt": "x", "id": ""}', "t.jsonl", None, "the id is empty"),
         ('{"prompt": "x", "id": "a\\nb"}', "t.jsonl", None, "cannot be used"),

@@ -603,7 +603,7 @@ def _reason(tree: Worktree) -> str:
 
 def _admin_directories(tree: Worktree) -> Iterator[Path]:
     """What git keeps, or has begun to keep, for ``tree``."""
-    name = re.compile(re.escape(tree.path.name) + r"\d*")
+    name = re.compile(re.sub(r"[^\w-]", ".", tree.path.name) + r"\d*")  # as git's own is made of it
     for place in entries(tree.repository / "worktrees"):
         link, reason = first_bytes(place / "gitdir"), first_bytes(place / "locked")
         if link:

@@ -15,6 +15,7 @@ from agentcli.domain.worktrees import common_of_worktree, named_by
 
 BRANCHES = "agent/"
 MAX_NAME = 100
+_MAX_NAME_BYTES = 200  # a file's name has at most 255, and some go before and after it
 MAKING, READY, REMOVING = "making", "ready", "removing"
 _MAX_OUTPUT = 100_000
 
@@ -111,6 +112,8 @@ def checked_name(git: SafeGit, name: str) -> str:
     """``name`` as the end of a branch. Raises ``UsageError`` where git would not take it."""
     plain = name.strip().removeprefix(BRANCHES)
     is_fine = 0 < len(plain) <= MAX_NAME and not plain.startswith("-") and "\0" not in plain
+    # git worktree add cannot find again what it has made for a directory that is called @
+    is_fine = is_fine and len(os.fsencode(plain)) <= _MAX_NAME_BYTES and plain != "@"
     full = f"refs/heads/{BRANCHES}{plain}"
     if is_fine:
         is_fine = git.output("check-ref-format", full, limit=100) is not None
