@@ -144,3 +144,22 @@ def test_a_prompt_is_text_and_mistakes_are_told(model_server: ModelServer, runne
         done, _ = step(runner, model_server, what, **inputs)
         assert done.returncode == 2 and text in done.stderr, done.stderr
     assert not (runner / "work" / "pwned").exists()
+
+
+@pytest.mark.spec("CLI-17")
+def test_what_is_installed_is_the_commit_of_the_action(
+    model_server: ModelServer, runner: Path
+) -> None:
+    python = runner / "bin" / "python3"
+    python.write_text(
+        "#!/bin/sh\n"
+        f'echo "$PWD: $*" >> "{runner}/ran"\n'
+        'case "$*" in *"-m venv"*) mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;; esac\n'
+    )
+    python.chmod(0o755)
+    for version, wanted in (("", str(ROOT)), ("1.2.3", "agentcli==1.2.3")):
+        done, _ = step(runner, model_server, "install", INPUT_VERSION=version)
+        assert done.returncode == 0, done.stderr
+        *_, last = (runner / "ran").read_text().splitlines()
+        assert last.startswith(f"{runner / 'temp'}: -I -m pip install")
+        assert last.endswith(f" {wanted}")

@@ -16,15 +16,17 @@ fail() {
 install() {
   [[ "${INPUT_VERSION:-}" == installed ]] && return
   [[ "${INPUT_VERSION:-}" =~ ^[0-9A-Za-z.+]*$ ]] || fail "version is not valid - give one such as 1.2.3"
+  # by default the very commit that the workflow names, not what an index has under the name
+  local what python
+  what="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../../.." && pwd)"
+  [[ -z "${INPUT_VERSION:-}" ]] || what="agentcli==$INPUT_VERSION"
   cd "$RUNNER_TEMP"
-  local python
   python="$(command -v python3 || true)"
   [[ -n "$python" ]] || fail "there is no python3 - use actions/setup-python before"
   "$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     fail "agentcli needs Python 3.11 - use actions/setup-python before"
   "$python" -I -m venv "$venv"
-  "$venv/bin/python" -I -m pip install --quiet --disable-pip-version-check \
-    "agentcli${INPUT_VERSION:+==$INPUT_VERSION}"
+  "$venv/bin/python" -I -m pip install --quiet --disable-pip-version-check "$what"
 }
 
 run() {
