@@ -103,26 +103,25 @@ def _as_plain(call: TaskCall) -> Mapping[str, Any]:
         "cwd": str(call.cwd),
         "arguments": list(call.arguments),
         "timeout_s": call.timeout_s,
+        "is_data": call.is_data,
     }
 
 
 def _run_here(plain: Mapping[str, Any], environment: Mapping[str, str]) -> Mapping[str, Any]:
     """On a node: run the task as a process of its own, and say how it ended."""
     os.environ.update(environment)
-    call = TaskCall(
-        plain["session_id"],
-        plain["prompt"],
-        Path(plain["cwd"]),
-        tuple(plain["arguments"]),
-        plain["timeout_s"],
-    )
-    result = asyncio.run(_until_told(call))
+    result = asyncio.run(_until_told(_as_call(plain)))
     return {
         "exit_code": result.exit_code,
         "end": dict(result.end),
         "problem": result.problem,
         "duration_ms": result.duration_ms,
     }
+
+
+def _as_call(plain: Mapping[str, Any]) -> TaskCall:
+    arguments = tuple(plain["arguments"])
+    return TaskCall(**{**plain, "cwd": Path(plain["cwd"]), "arguments": arguments})
 
 
 async def _until_told(call: TaskCall) -> TaskResult:

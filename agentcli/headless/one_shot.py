@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
@@ -255,10 +255,14 @@ class OneShot:
         return make_approver()
 
     async def _work(self, session: Session, message: UserMessage | None) -> RunEnd:
-        """What the session was opened for: one turn."""
+        """What the session was opened for: one turn. What was piped in, nobody has said (MEM-2)."""
+        words = " ".join(self._request.words).strip()
+        with nullcontext() if words not in {"", "-"} else session.quoting():
+            return await self._one_turn(session, message, words)
+
+    async def _one_turn(self, session: Session, message: UserMessage | None, words: str) -> RunEnd:
         if self._request.once and session.resumed is not None:
             return await self._once_more(session, message)
-        words = " ".join(self._request.words).strip()
         if message is not None and message.parts[0] == TextPart(words) and words.startswith("/"):
             return await self._answer(session, message, self._token)
         if message is not None:

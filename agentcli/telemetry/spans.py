@@ -429,9 +429,9 @@ class SessionSpans:
         del self._calls[call.id]
         if result.status is not ResultStatus.OK:
             _fail(span, "tool_error" if result.status is ResultStatus.ERROR else str(result.status))
-        self._set(span, "gen_ai.tool.call.result", _short(result.text))
+        self._set(span, "gen_ai.tool.call.result", result.text)
         span.end(now)
-        part = {"type": "tool_call_response", "id": call.id, "response": _short(result.text)}
+        part = {"type": "tool_call_response", "id": call.id, "response": result.text}
         self._news.append({"role": "tool", "parts": [part]})
 
     # --- all of them -------------------------------------------------------------------------
@@ -443,7 +443,7 @@ class SessionSpans:
         """Content, where it is wanted, without secrets."""
         redact = self._observed.redact
         if redact is not None and span is not None and value:
-            clean = redact(value)
+            clean = _short(redact(value))  # cut first, a secret might be no longer known as one
             text = clean if isinstance(clean, str) else json.dumps(clean, ensure_ascii=False)
             span.set_attribute(name, text)
 
@@ -500,12 +500,19 @@ def _input_tokens(usage: Usage) -> int | None:
     return sum(counts) if counts else None
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}… ({len(text)} characters)"
+def _short(value: Any) -> Any:
+    """``value`` with its texts cut."""
+    if isinstance(value, Mapping):
+        return {key: _short(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(each) for each in value]
+    if not isinstance(value, str) or len(value) <= MOST_TEXT:
+        return value
+    return f"{value[:MOST_TEXT]}… ({len(value)} characters)"
 
 
 def _text_parts(texts: Sequence[str]) -> list[Mapping[str, Any]]:
-    return [{"type": "text", "content": _short(text)} for text in texts]
+    return [{"type": "text", "content": text} for text in texts]
 
 
 def _output(message: AssistantMessage, reason: str) -> Mapping[str, Any]:

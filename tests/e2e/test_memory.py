@@ -83,8 +83,9 @@ def test_what_the_user_has_not_said_stays_out_of_every_prompt(
 def test_piped_text_beside_words_is_not_what_the_user_said(
     model_server: ModelServer, work: Path
 ) -> None:
-    model_server.add(calls(REMEMBER), say("done"))
+    model_server.add(calls(REMEMBER), say("done"), calls(REMEMBER), say("done"))
     assert one_shot(model_server, "review", cwd=work, input=f"{FACT}\n").code == 0
+    assert one_shot(model_server, "-", cwd=work, input=f"Remember that {FACT}.\n").code == 0
     assert not is_known(model_server, work)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import UsageError
+from agentcli.fleet import ray_engine
+from agentcli.fleet.engine import TaskCall
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.processes import pids_in
@@ -25,6 +27,12 @@ def test_without_ray_the_way_to_it_is_one_line(monkeypatch: pytest.MonkeyPatch) 
         RayEngine()
     assert "which is not installed" in str(caught.value)
     assert "-m pip install 'agentcli[ray]'" in str(caught.value)
+
+
+@pytest.mark.spec("SCALE-3", "SEC-1")
+def test_a_call_arrives_at_a_node_as_it_was_sent(tmp_path: Path) -> None:
+    sent = TaskCall("id", "a prompt", tmp_path, ("-m", "x"), 2.5, is_data=True)
+    assert ray_engine._as_call(json.loads(json.dumps(ray_engine._as_plain(sent)))) == sent
 
 
 @pytest.mark.slow

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from agentcli.domain.events import (
     Done,
     Failed,
     Outcome,
+    PromptRecorded,
     ProviderRequestPrepared,
     RetryWait,
     TextChunk,
@@ -37,6 +40,7 @@ from agentcli.domain.messages import (
     ToolCall,
     ToolResult,
     Usage,
+    UserMessage,
 )
 from agentcli.telemetry.observer import (
     EXIT_S,
@@ -56,7 +60,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from agentcli.telemetry.spans import SpanRecorder
+from agentcli.telemetry.spans import MOST_TEXT, SpanRecorder
 
 OVERLOADED = ProviderError("no", kind=ErrorKind.OVERLOADED)
 CALL = ToolCall("c1", "bash", {"command": "ls"})
@@ -72,9 +76,11 @@ class Memory:
         self.recorder = SpanRecorder(provider, NoOpMeterProvider())
         self.pipeline = Pipeline(lambda: self.recorder)
 
-    def feed(self, *events: AgentEvent) -> list[ReadableSpan]:
+    def feed(
+        self, *events: AgentEvent, redact: Callable[[Any], Any] | None = None
+    ) -> list[ReadableSpan]:
         async def body() -> None:
-            observer = Observer(self.pipeline, Observed("session-1"))
+            observer = Observer(self.pipeline, Observed("session-1", redact=redact))
             for event in events:
                 observer.on_event(event)
             await observer.aclose()
@@ -257,3 +263,17 @@ def test_in_a_program_with_a_provider_of_its_own_a_turn_is_part_of_its_trace(
         "invoke_agent agentcli < my job",
         "my job < ",
     ], done.stderr
+
+
+@pytest.mark.spec("SCALE-7", "SEC-9")
+def test_a_secret_where_a_long_text_is_cut_is_taken_out_before(memory: Memory) -> None:
+    key = "sk-" + "k3Y" * 20
+    said = UserMessage((TextPart("." * (MOST_TEXT - 30) + key + "." * 100),))
+
+    def redact(value: Any) -> Any:
+        return json.loads(json.dumps(value).replace(key, "[redacted]"))
+
+    end = Done(summary(Outcome.DONE))
+    spans = memory.feed(TurnStart(1), PromptRecorded(said, 1), end, redact=redact)
+    told = str([dict(span.attributes or {}) for span in spans])
+    assert "[redacted]" in told and "characters)" in told and "k3Y" not in told
