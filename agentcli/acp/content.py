@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from agentcli.app.mentions import written
-from agentcli.domain.clean import cut_text, reveal
+from agentcli.domain.clean import clean_text, cut_text, reveal
 from agentcli.domain.images import facts_of
 from agentcli.domain.messages import (
     ATTACHED,
@@ -38,6 +38,8 @@ _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _LINES = re.compile(r"L?(\d{1,9})(?:[-:]L?(\d{1,9}))?")
 _FENCE = re.compile(r"`{3,}")
 _NOWHERE = "/dev/null"
+# ECMA-48: C0 but for tab, line feed and carriage return; DEL; C1
+_STEERING = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160)], "\ufffd")
 
 
 def bad_params(problem: str) -> RpcError:
@@ -235,9 +237,14 @@ def _hunk(rows: Sequence[str], at: int, old_count: int, new_count: int) -> tuple
     return "".join(old), "".join(new), at
 
 
+def harmless(text: str) -> str:
+    """``text`` without what would steer a terminal: an editor may be one, or have one (SEC-10)."""
+    return clean_text(text).translate(_STEERING)
+
+
 def text_content(text: str) -> Json:
     """Text that is Markdown."""
-    return {"type": "content", "content": {"type": "text", "text": text}}
+    return {"type": "content", "content": {"type": "text", "text": harmless(text)}}
 
 
 def verbatim(text: str, language: str = "") -> Json:

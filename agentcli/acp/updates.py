@@ -20,12 +20,13 @@ from agentcli.acp.content import (
     bounded,
     changes_of,
     diff_content,
+    harmless,
     result_content,
     verbatim,
 )
 from agentcli.app.past import Past
 from agentcli.app.session import Session
-from agentcli.domain.clean import clean_text, one_line, reveal
+from agentcli.domain.clean import one_line, reveal
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
@@ -200,7 +201,7 @@ class SessionUpdates:
     # --- words -----------------------------------------------------------------------------------
 
     def _chunk(self, kind: str, text: str) -> None:
-        content = {"type": "text", "text": clean_text(text)}
+        content = {"type": "text", "text": harmless(text)}
         update = {"sessionUpdate": kind, "messageId": self._message_id, "content": content}
         self._send(update)
 
@@ -302,7 +303,7 @@ class SessionUpdates:
         if printed.timer is not None:
             printed.timer.cancel()
         printed.timer = None
-        news, printed.news = clean_text(printed.news), ""
+        news, printed.news = harmless(printed.news), ""
         if not news:
             return
         printed.is_shown = True
@@ -322,7 +323,7 @@ class SessionUpdates:
         changes = changes_of(event.display, self._cwd) if call.name in EDITS and is_ok else []
         fields: Json = {
             "status": "completed" if is_ok else "failed",
-            "rawOutput": bounded(clean_text(result.text)),
+            "rawOutput": bounded(harmless(result.text)),
         }
         if self._shows_terminal(call) and call.id in self._running:
             self._end_terminal(event)
@@ -353,7 +354,7 @@ class SessionUpdates:
         )
         entries = [
             {
-                "content": str(item.get("content", "")),
+                "content": harmless(str(item.get("content", ""))),
                 "priority": "medium",
                 "status": str(item.get("status", "pending")),
             }

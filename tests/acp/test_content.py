@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.acp.content import bounded, changes_of, exact, path_of, read_prompt, verbatim
+from agentcli.acp.content import (
+    bounded,
+    changes_of,
+    exact,
+    harmless,
+    path_of,
+    read_prompt,
+    verbatim,
+)
 from agentcli.rpc.messages import RpcError
 from agentcli.tools.files.diff import diff_texts
 
@@ -99,3 +107,10 @@ def test_text_of_others_cannot_leave_its_fence_or_hide() -> None:
 def test_long_texts_are_cut_for_showing_and_nothing_else_is() -> None:
     value = bounded({"a": "x" * 100_000, "b": [1, None, "short"]})
     assert len(value["a"]) < 21_000 and value["b"] == [1, None, "short"]
+
+
+@pytest.mark.spec("ACP-1", "SEC-10")
+def test_what_steers_a_terminal_reaches_no_editor() -> None:
+    hostile = "a\x1b]52;c;aGk=\x07\x9b2J\x7f\b\tb\r\n\u200d"
+    assert harmless(hostile) == "a\ufffd]52;c;aGk=\ufffd\ufffd2J\ufffd\ufffd\tb\r\n\u200d"
+    assert "\x1b" not in str(verbatim(hostile)) and "\x9b" not in str(verbatim(hostile))

@@ -573,9 +573,9 @@ def test_options_that_are_the_editors_are_refused(tmp_path: Path) -> None:
 def test_a_permission_shows_what_cannot_be_seen_and_a_terminal_gets_output(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
-    command = "echo a\u202eb; printf 'one\\n'; cat fifo"
+    command = "echo a\u202eb; printf 'one\\n\\033]0;x\\007'; cat fifo"
     os.mkfifo(tmp_path / "fifo")
-    model_server.add(call("bash", {"command": command}), "Done.")
+    model_server.add(call("bash", {"command": command}), "Done.\x1b]52;c;aGk=\x07")
     able = {"_meta": {"terminal_output": True}}
     with Editor(model_server, tmp_path, capabilities=able) as editor:
         asked = editor.ask(editor.new(), "run it")
@@ -594,6 +594,8 @@ def test_a_permission_shows_what_cannot_be_seen_and_a_terminal_gets_output(
         each["terminal_output"]["data"] for each in metas if "terminal_output" in each
     )
     assert printed.count("one") == 1, "the result is not printed again"
+    said = editor.updates("agent_message_chunk")
+    assert said and "\\u001b" not in json.dumps([said, metas])
     assert {"terminal_exit": {"terminal_id": number, "exit_code": 0, "signal": None}} in metas
 
 
