@@ -271,7 +271,7 @@ _agentcli_complete() {
     'map --format') COMPREPLY=($(compgen -W "tree json dot html" -- "$current")); return ;;
     'map -o'|'map --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'map --limit') COMPREPLY=(); return ;;
-    'map --history') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'map --history') COMPREPLY=(); return ;;
     'stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'stats --days') COMPREPLY=(); return ;;
     'stats --by') COMPREPLY=($(compgen -W "day model tool session" -- "$current")); return ;;

@@ -11,14 +11,19 @@ import typer
 from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.listing import wait
 from agentcli.cli.options import choice, number
+from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import UsageError
 from agentcli.headless.streams import use_utf8, write_error_line, write_out
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agentcli.app.codemap import ProjectMap
     from agentcli.domain.codemap import MapPicture, MapState
 
 FORMATS = ("tree", "json", "dot", "html")
+_MOST_ALIKE = 8
 _DEFAULT_FILES = {"tree": 40, "dot": 60, "html": 200, "json": 400}
 
 
@@ -41,7 +46,11 @@ class MapOptions(OptionSet):
     ] = None
     history: Annotated[
         str | None,
-        typer.Option("--history", metavar="FILE", help="Instead: what sessions did with FILE."),
+        typer.Option(
+            "--history",
+            metavar="FILE|FILE:SYMBOL|SYMBOL",
+            help="Instead: what sessions did with a file, or changed of a symbol.",
+        ),
     ] = None
 
 
@@ -53,7 +62,7 @@ def show_map(options: MapOptions) -> int:
 
         choice("--format", options.format, ("tree", "json"))
         most = number("--limit", options.limit, int)
-        return print_touches(options.history, most, as_json=options.format == "json")
+        return print_touches(_meant(options.history), most, as_json=options.format == "json")
     limit = number("--limit", options.limit, int) or _DEFAULT_FILES[options.format]
     root = Path(options.path or ".").expanduser()
     if not root.is_dir():
@@ -75,14 +84,32 @@ def show_map(options: MapOptions) -> int:
     return 0
 
 
+def _meant(what: str) -> Sequence[tuple[str, str]]:
+    """The files, and symbols in them, that a file, ``FILE:SYMBOL`` or a symbol's name means."""
+    path, _, symbol = what.partition(":")
+    if Path(what).expanduser().exists() or ("/" in what and not symbol):
+        return [(what, "")]
+    if symbol and not symbol.startswith(":"):
+        return [(path, symbol)]
+    from agentcli.cli.sessions.touched import symbol_parts
+
+    root = Path.cwd()
+    found, _ = wait(_project(root).symbols(what, "", None, CancelToken()))
+    name = symbol_parts(what)[1]
+    pairs = ((str(root / each.path), each.title) for each in found if each.name == name)
+    return list(dict.fromkeys(pairs))[:_MOST_ALIKE] or [(what, "")]
+
+
 def _picture(root: Path, limit: int) -> tuple[MapPicture, MapState]:
+    project = _project(root)
+    return wait(project.ask(lambda graph: graph.picture(limit=limit), CancelToken()))
+
+
+def _project(root: Path) -> ProjectMap:
     from agentcli.app.codemap import ProjectMap
     from agentcli.config.paths import Paths
-    from agentcli.domain.cancel import CancelToken
 
-    paths = Paths.from_env(os.environ)
-    project = ProjectMap(paths.maps_dir, root)
-    return wait(project.ask(lambda graph: graph.picture(limit=limit), CancelToken()))
+    return ProjectMap(Paths.from_env(os.environ).maps_dir, root)
 
 
 def _text(shape: str, root: Path, picture: MapPicture, state: MapState) -> str:

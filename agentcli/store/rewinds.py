@@ -38,10 +38,8 @@ _NEWEST_PROMPT = (
     "SELECT coalesce(max(seq), 0) FROM message WHERE role = 'user' AND hidden_by IS NULL"
 )
 _MOVE = "UPDATE message SET hidden_by = ? WHERE seq = ?"
-_COLUMNS = (
-    "id, seq, path, before_kind, before_data, before_mode, after_kind, after_data, after_mode,"
-    f" seal <> '' AND seal = {mark('file_change')}"
-)
+_STATES = "id, seq, path, before_kind, before_data, before_mode, after_kind, after_data, after_mode"
+_COLUMNS = f"{_STATES}, seal <> '' AND seal = {mark('file_change')}"
 
 
 class RewindTable:
@@ -152,6 +150,19 @@ def changes_since(db: sqlite3.Connection, seq: int) -> list[FileChange]:
         (seq,),
     ).fetchall()
     return [_change(db, row) for row in rows]
+
+
+def changes_of(db: sqlite3.Connection, path: str) -> list[tuple[FileChange, str, float]]:
+    """What calls did to ``path``, also what was taken back: each with the call's id and its time.
+
+    Of another home's session as it says itself: to be told, not to be brought back.
+    """
+    rows = db.execute(
+        f"SELECT call_id, created_at, {_STATES} FROM file_change WHERE path = ? ORDER BY id DESC"  # noqa: S608 - constants
+        " LIMIT ?",
+        (to_column(path), MAX_POINTS),
+    ).fetchall()
+    return [(_change(db, (*row[2:], True)), str(row[0]), float(row[1])) for row in rows]
 
 
 def take_back(

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.one_shot import check_sessions, result_of
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
-from tests.support.replies import call, say
+from tests.support.replies import Reply, call, say
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m.py"
 
@@ -112,3 +112,38 @@ def test_the_history_of_a_file_names_the_prompts_whose_calls_touched_it(project:
     assert "no session has touched cart.py" in none.stderr
     assert run_agent("sessions", "search").code == 2
     assert run_agent("sessions", "search", "x", "--file", "y").code == 2
+
+
+@pytest.mark.spec("MEM-3")
+def test_the_history_of_a_symbol_names_the_prompts_that_changed_its_lines(project: Path) -> None:
+    def edit(old: str, new: str) -> Reply:
+        return call("edit_file", {"path": "shop/cart.py", "old_string": old, "new_string": new})
+
+    above = call("bash", {"command": "sed -i '1i import os' shop/cart.py"})
+    delegated = call("task", {"prompt": "help", "description": "help"})
+    replies = [
+        *(call("read_file", {"path": "shop/cart.py"}), edit("): pass", "): return 1"), say("ok")),
+        *(above, say("ok")),
+        *(delegated, call("read_file", {"path": "shop/cart.py"})),
+        *(edit("return 1", "return 3"), say("helped"), say("ok")),
+        *(call("write_file", {"path": "shop/other.py", "content": "x = 1\n"}), say("ok")),
+    ]
+    with ModelServer(replies) as server:
+        env = agent_env(server)
+        for prompt in ("make it one", "import at the top", "delegate it", "something else"):
+            done = run_agent("run", prompt, "--yolo", "--sandbox", "off", env=env, cwd=project)
+            assert done.code == 0, done.stderr
+
+    def prompts(*words: str) -> list[tuple[str, str]]:
+        found = run_agent("map", "--format", "json", "--history", *words, cwd=project)
+        return [(row["prompt"], row["tool"]) for row in json.loads(found.stdout)]
+
+    changed = [("delegate it", "task"), ("make it one", "edit_file")]
+    for what in ("shop/cart.py:Cart.total", "Cart.total", "total", "shop/cart.py:Cart"):
+        assert prompts(what) == changed
+    assert "import at the top" in {prompt for prompt, _ in prompts("shop/cart.py")}
+    (project / "shop/cart.py").unlink()
+    assert prompts("shop/cart.py:Cart::total") == changed
+    none = run_agent("map", "--history", "shop/cart.py:Basket", cwd=project)
+    assert (none.code, none.stdout) == (1, "")
+    assert "no session has changed Basket in cart.py" in none.stderr

@@ -302,7 +302,7 @@ def search(options: SearchOptions) -> int:
         if text:
             raise UsageError("TEXT and --file are two searches", "give one of them")
         touched = import_module("agentcli.cli.sessions.touched")
-        code: int = touched.print_touches(options.file, limit, as_json=as_json)
+        code: int = touched.print_touches([(options.file, "")], limit, as_json=as_json)
         return code
     if not text:
         raise UsageError("TEXT is missing", "see: agent sessions search --help")
