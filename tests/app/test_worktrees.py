@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -408,6 +409,23 @@ def test_a_kill_at_every_step_leaves_nothing_that_prune_or_the_next_start_does_n
             assert (stay.directory / "a.txt").exists()
             assert trees.leave(stay) is None
             _prune_and_look(trees, root, state, point)
+
+
+def test_a_full_disk_is_no_reason_to_keep_a_worktree(
+    trees: Worktrees, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stay = enter(trees, root, "fix")
+    (stay.directory / "large.bin").write_text("large")
+    stay.lock.release()
+
+    def fail(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(ConfigError, match="No space left"):
+        enter(trees, root, "other")
+    trees.remove(trees.named("fix", None), force=True)
+    assert traces(root, state) == {}
 
 
 def _begun(common: Path, name: str, files: dict[str, str]) -> None:

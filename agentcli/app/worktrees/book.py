@@ -251,6 +251,8 @@ class Worktrees:
                 os.fsync(opened.fileno())
             _unfinished(file).replace(file)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                _unfinished(file).unlink()
             reason = error.strerror or str(error)
             raise ConfigError(f"cannot write {file}: {reason}", "nothing was changed") from error
 
@@ -505,7 +507,8 @@ class Worktrees:
 
         The branch stays where it has commits that nothing else has, unless ``with_commits``.
         """
-        self._write(replace(tree, step=REMOVING))
+        with contextlib.suppress(ConfigError):  # a full disk: this is what makes room
+            self._write(replace(tree, step=REMOVING))
         _erase(tree.path)
         if self._maps.is_dir():
             from agentcli.codemap.index import map_file
