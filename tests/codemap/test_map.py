@@ -15,7 +15,7 @@ import pytest
 
 from agentcli.app import codemap
 from agentcli.app.codemap import MapFailed, ProjectMap
-from agentcli.codemap import watch
+from agentcli.codemap import parse, watch
 from agentcli.codemap.graph import Graph
 from agentcli.codemap.index import MAX_FILE_BYTES, MapIndex, map_file
 from agentcli.codemap.ranking import pagerank
@@ -387,3 +387,22 @@ def test_what_is_defined_inside_of_a_function_is_seen_in_there_alone(shop: Shop)
     text = "def {}():\n    class Made: pass\n    return Made()\n"
     shop.write("inner.py", text.format("one") + text.format("two") + "Made()\n")
     assert shop.uses("Made") == {"inner.py:2": {"inner.py": (3,)}, "inner.py:5": {"inner.py": (6,)}}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("MEM-3")
+def test_a_file_of_100_000_symbols_among_loops_of_links_is_cut_and_told(shop: Shop) -> None:
+    for number in range(3):
+        (shop.root / f"loop{number}").symlink_to(shop.root / f"loop{(number + 1) % 3}")
+    (shop.root / "shop/up").symlink_to("..")
+    (shop.root / "self").symlink_to("self")
+    (shop.root / "me.py").symlink_to("me.py")
+    many = "".join(f"a{n}=1\n" for n in range(100_000))
+    assert len(many) <= MAX_FILE_BYTES
+    shop.write("many.py", many)
+    _, state = shop.ask(lambda graph: graph.symbols("a1"))
+    assert (state.files, state.partly, state.waiting) == (5, 1, 0)
+    assert state.symbols <= parse.MAX_DEFINITIONS + 20
+    assert any("left out or cut" in note for note in state.notes)
+    assert shop.titles("a99")[0].startswith("many.py:100 ")
+    assert len(shop.titles("Cart", kind="class")) == 2
