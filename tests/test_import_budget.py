@@ -102,7 +102,7 @@ def test_servers_of_a_session_are_imported_and_started_once_the_first_request_ha
         assert "- two: Tools: echo" in json.dumps(server.requests[-1].body["system"])
         assert len(server.requests) == 3
     brought = {name for name in found if {"mcp", "rpc"} & set(name.split("."))}
-    values = {"agentcli.domain.mcp", "agentcli.mcp.remembered", "agentcli.mcp.servers"}
+    values = {"agentcli.domain.extensions.mcp", "agentcli.mcp.remembered", "agentcli.mcp.servers"}
     assert brought <= values | {"agentcli.mcp"}
     assert not found & {"agentcli.process.guard", "agentcli.process.run"}
     assert "agentcli.extensions.commands" not in found

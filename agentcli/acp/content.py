@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from agentcli.app.mentions import written
+from agentcli.app.files.mentions import written
 from agentcli.domain.clean import clean_text, cut_text, reveal
 from agentcli.domain.images import facts_of
 from agentcli.domain.messages import (

@@ -29,7 +29,7 @@ from agentcli.acp.content import (
     text_content,
 )
 from agentcli.acp.updates import BASH, EDITS, SessionUpdates, locations_of, title_of, tool_kind
-from agentcli.app.attachments import attach
+from agentcli.app.files.attachments import attach
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.clean import one_line, reveal

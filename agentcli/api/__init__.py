@@ -67,7 +67,7 @@ from agentcli.domain.events import (
     TurnSummary,
     WrappingUp,
 )
-from agentcli.domain.hooks import HookConfig, HookEvent, HookFunction
+from agentcli.domain.extensions.hooks import HookConfig, HookEvent, HookFunction
 from agentcli.domain.keeping import EventStore, MemoryStore, MessageStore, Store
 from agentcli.domain.messages import (
     AssistantMessage,

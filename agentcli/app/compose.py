@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcli.app.attachments import attach
 from agentcli.app.boundary import (
     hold_worktree,
     make_sandbox,
@@ -26,6 +25,7 @@ from agentcli.app.boundary import (
     sandbox_banner,
 )
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
+from agentcli.app.files.attachments import attach
 from agentcli.app.listeners import EarlyImports, Listeners, code_map, telemetry
 from agentcli.app.memory_start import project_memory
 from agentcli.app.models import SessionModels, fallbacks
@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from agentcli.config.paths import Paths
     from agentcli.domain.background import BackgroundTask, Schedule, Spawned, SpawnWish
     from agentcli.domain.events import AgentEvent
-    from agentcli.domain.hooks import HookConfig
+    from agentcli.domain.extensions.hooks import HookConfig
+    from agentcli.domain.extensions.seams import Seams
     from agentcli.domain.keeping import Store
-    from agentcli.domain.seams import Seams
     from agentcli.domain.subagents import SubAgents
     from agentcli.domain.tools import EditChecks, FileKeeper, McpServers
     from agentcli.engine.background.moving import Moves
@@ -162,7 +162,7 @@ async def _build(
             listeners.notify(warning.removeprefix("warning: "))
 
     def keeper() -> FileKeeper:
-        from agentcli.app.file_keeper import Keeper
+        from agentcli.app.files.file_keeper import Keeper
 
         return Keeper(store.rewinds, workspace, listeners.notify, lambda: settings.secrets)
 

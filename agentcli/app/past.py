@@ -14,7 +14,7 @@ from agentcli.domain.events import (
     ToolAnnounced,
     ToolFinished,
 )
-from agentcli.domain.instructions import documents_of
+from agentcli.domain.extensions.instructions import documents_of
 from agentcli.domain.messages import (
     ABOUT_CHECKS,
     AssistantMessage,

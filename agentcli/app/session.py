@@ -177,7 +177,7 @@ class Session:
     @property
     def documents(self) -> tuple[ProjectDoc, ...]:
         """The instructions that the model has read, the nearest last (CTX-1, EXT-4)."""
-        from agentcli.domain.instructions import documents_of
+        from agentcli.domain.extensions.instructions import documents_of
 
         later = documents_of(self._conversation.history.messages)
         return (*self._parts.documents, *later)
@@ -462,7 +462,7 @@ class Session:
 
     async def rewind(self, seq: int, scope: RewindScope | None = None) -> Rewound:
         """Go back to before the message ``seq``, chat and files; see ``rewinding.rewind``."""
-        from agentcli.app import rewinding
+        from agentcli.app.files import rewinding
         from agentcli.domain.rewind import RewindScope
 
         scope = scope or RewindScope.BOTH
@@ -475,7 +475,7 @@ class Session:
 
     async def redo(self) -> Rewound | None:
         """Take the newest rewind back; ``None`` when there is none or something was said since."""
-        from agentcli.app import rewinding
+        from agentcli.app.files import rewinding
 
         with self._busy(None):
             done = await rewinding.bring_back(self._conversation, self._store)

@@ -31,7 +31,7 @@ from agentcli.providers._registry import provider_config, with_stored_key
 from agentcli.tools._registry import Registry
 
 if TYPE_CHECKING:
-    from agentcli.domain.web import SearchAnswer
+    from agentcli.domain.extensions.web import SearchAnswer
     from agentcli.engine.finishing import AnswerCheck, ResultShape
     from agentcli.engine.limits import Spending
     from agentcli.extensions.agents import AgentDefinition

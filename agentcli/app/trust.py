@@ -29,8 +29,8 @@ from agentcli.extensions.places import (
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
-    from agentcli.domain.checks import CheckConfig
-    from agentcli.domain.hooks import HookConfig
+    from agentcli.domain.extensions.checks import CheckConfig
+    from agentcli.domain.extensions.hooks import HookConfig
 
 Ask = Callable[[Project, Standing], bool | None]
 _SIMPLE = r"(?!.*\s(?:-\w*f|--file))[^;|&`$()<>\\\n]*"  # sed -f takes a program
@@ -180,7 +180,7 @@ def contained_checks(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:
 
 def _may_run_from(command: str, root: Path, cwd: Path) -> bool:
     from agentcli.config.hooks import may_run_from
-    from agentcli.domain.checks import is_chosen_there
+    from agentcli.domain.extensions.checks import is_chosen_there
 
     program = command.split(maxsplit=1)[0]
     if program in _STATIC and re.fullmatch(_SIMPLE, command) and (found := shutil.which(program)):

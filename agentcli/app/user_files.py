@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentcli.app.attachments import attach
+from agentcli.app.files.attachments import attach
 from agentcli.app.options import SessionOptions
 from agentcli.app.trust import change_trust, find_project, plugin_lines, trust_lines
 from agentcli.config.project import Project

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.config.toml_file import locate
-from agentcli.domain.checks import DEFAULT_TIMEOUT_S, CheckConfig
+from agentcli.domain.extensions.checks import DEFAULT_TIMEOUT_S, CheckConfig
 
 if TYPE_CHECKING:
     from agentcli.config.hooks import Refuse

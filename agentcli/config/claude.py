@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.config.hooks import MAX_TIMEOUT_S, is_matcher
-from agentcli.domain.claude_calls import ALIASES
-from agentcli.domain.hooks import HookConfig, HookEvent
+from agentcli.domain.extensions.claude_calls import ALIASES
+from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 from agentcli.domain.values import frozen, mutable
 
 FILES = ("settings.json", "settings.local.json")

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.config.toml_file import locate
-from agentcli.domain.checks import is_chosen_there
-from agentcli.domain.hooks import HookConfig, HookEvent
+from agentcli.domain.extensions.checks import is_chosen_there
+from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 
 MAX_TIMEOUT_S = 3600.0
 _PROJECT_DIRECTORY = re.compile(

@@ -30,7 +30,7 @@ from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
     from agentcli.config.claude import ClaudeFile
-    from agentcli.domain.hooks import HookConfig
+    from agentcli.domain.extensions.hooks import HookConfig
 
 DIRECTORY = ".agents"
 CONFIG_FILE = "config.toml"
@@ -229,7 +229,7 @@ def _fingerprint(project: Project, cwd: Path, text: str | None, scripts: Sequenc
 def _as_hooks(text: str, checks: object, file: Path) -> list[HookConfig]:
     """The commands of ``[[checks]]``: scripts of the project that they run count, too."""
     from agentcli.config.checks import read_checks
-    from agentcli.domain.hooks import HookConfig, HookEvent
+    from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 
     found = read_checks(text, checks, file, lambda *_: None)
     commands = [command for check in found for command in check.commands]
@@ -284,7 +284,7 @@ def _started_by(servers: Mapping[str, Any]) -> Iterator[HookConfig]:
     """The programs of the servers: scripts of the project that they run count, too (SEC-17)."""
     import shlex
 
-    from agentcli.domain.hooks import HookConfig, HookEvent
+    from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 
     for entry in servers.values():
         given = entry if isinstance(entry, dict) else {}

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from agentcli.config.credentials import Credentials
     from agentcli.config.hooks import Refuse
     from agentcli.config.project import Project
-    from agentcli.domain.checks import CheckConfig
-    from agentcli.domain.hooks import HookConfig
+    from agentcli.domain.extensions.checks import CheckConfig
+    from agentcli.domain.extensions.hooks import HookConfig
 
 
 _VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"

@@ -69,7 +69,7 @@ class MapState:
             count = self.partly + self.untold
             found.append(f"{count:,} files left out or cut: too large, minified or no text")
         if self.missing:
-            from agentcli.domain.extras import install_command
+            from agentcli.domain.extensions.extras import install_command
 
             languages = ", ".join(self.missing)
             found.append(f"{languages} read as text: {install_command('map')}")

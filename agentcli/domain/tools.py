@@ -18,10 +18,10 @@ from agentcli.domain.values import frozen, mutable
 
 if TYPE_CHECKING:
     from agentcli.domain.background import BackgroundSink
-    from agentcli.domain.checks import CheckReport
     from agentcli.domain.codemap import MapState, Symbol, SymbolUses
-    from agentcli.domain.mcp import ServerFacts, ServerPrompt, ServerTool
-    from agentcli.domain.web import SearchAnswer
+    from agentcli.domain.extensions.checks import CheckReport
+    from agentcli.domain.extensions.mcp import ServerFacts, ServerPrompt, ServerTool
+    from agentcli.domain.extensions.web import SearchAnswer
 
 
 PREFIX = "mcp__"

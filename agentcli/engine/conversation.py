@@ -63,7 +63,7 @@ class Conversation:
         later, messages = self.parts.later, self.history.messages
         docs = await asyncio.to_thread(lambda: later().for_files(touched, messages))
         if docs:
-            from agentcli.domain.instructions import instructions_text
+            from agentcli.domain.extensions.instructions import instructions_text
 
             await uninterruptible(self.record_unsaid(instructions_text(docs)))
         return ", ".join(doc.name for doc in docs)

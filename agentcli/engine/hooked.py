@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled
 from agentcli.domain.events import AgentEvent, CompactionTrigger, Notice, QueueChanged
-from agentcli.domain.hooks import HookEvent, Hooks, HookVerdict, Permission
+from agentcli.domain.extensions.hooks import HookEvent, Hooks, HookVerdict, Permission
 from agentcli.domain.messages import (
     ADDED_BY_HOOK,
     ResultStatus,

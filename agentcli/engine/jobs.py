@@ -23,7 +23,7 @@ from agentcli.domain.values import frozen, mutable
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Effect
 
 if TYPE_CHECKING:
-    from agentcli.domain.hooks import HookVerdict
+    from agentcli.domain.extensions.hooks import HookVerdict
     from agentcli.engine.background.launch import Launch
     from agentcli.policy.decision import Decision, Policy, Rule
 
@@ -128,7 +128,7 @@ class Job:
 
         if (said := self.hook) is None:
             return judge(facts, place)
-        from agentcli.domain.hooks import Permission
+        from agentcli.domain.extensions.hooks import Permission
 
         if said.permission is Permission.ALLOW:
             place = replace(place, is_vouched_for=True)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from agentcli.domain.background import Background
     from agentcli.domain.events import AgentEvent
-    from agentcli.domain.hooks import Hooks
+    from agentcli.domain.extensions.hooks import Hooks
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgentsFor
     from agentcli.domain.tools import (
@@ -84,7 +84,7 @@ class Attach(Protocol):
     """Makes a text a message, with the files that it names; maybe those of the workspace only."""
 
     def __call__(self, text: str, *, only_inside: bool = False) -> Awaitable[UserMessage]:
-        """See ``app.attachments.attach``."""
+        """See ``app.files.attachments.attach``."""
 
 
 @frozen

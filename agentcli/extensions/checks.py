@@ -21,8 +21,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.domain.checks import CheckReport, is_chosen_there, program_of
 from agentcli.domain.clean import one_line, plain_text
+from agentcli.domain.extensions.checks import CheckReport, is_chosen_there, program_of
 from agentcli.domain.messages import ABOUT_CHECKS
 from agentcli.domain.tools import FileLedger
 from agentcli.domain.values import frozen, mutable
@@ -30,7 +30,7 @@ from agentcli.process.program import Program, ProgramResult, RunProgram
 
 if TYPE_CHECKING:
     from agentcli.domain.cancel import CancelToken
-    from agentcli.domain.checks import CheckConfig
+    from agentcli.domain.extensions.checks import CheckConfig
     from agentcli.domain.tools import FileKeeper
 
 MAX_PROBLEMS = 10
@@ -563,7 +563,7 @@ def found_checks(root: Path, find: Callable[[str], str | None]) -> list[CheckCon
 
 
 def _config(program: str, globs: tuple[str, ...], **more: object) -> CheckConfig:
-    from agentcli.domain.checks import CheckConfig
+    from agentcli.domain.extensions.checks import CheckConfig
 
     return CheckConfig(globs, source=f"{program} of this project", **{"timeout_s": 30.0, **more})  # type: ignore[arg-type]  # as the callers above give them
 

@@ -25,13 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.claude_calls import (
-    ALIASES,
-    as_claude,
-    from_claude,
-    meets,
-    response_of,
-)
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.events import (
     AgentEvent,
@@ -42,7 +35,14 @@ from agentcli.domain.events import (
     Failed,
     ToolStarted,
 )
-from agentcli.domain.hooks import (
+from agentcli.domain.extensions.claude_calls import (
+    ALIASES,
+    as_claude,
+    from_claude,
+    meets,
+    response_of,
+)
+from agentcli.domain.extensions.hooks import (
     SILENT,
     HookConfig,
     HookEvent,
@@ -313,7 +313,7 @@ class _SharedByRuns:
 
 
 class SessionHooks:
-    """Satisfies ``domain.hooks.Hooks``. End it with ``aclose``."""
+    """Satisfies ``domain.extensions.hooks.Hooks``. End it with ``aclose``."""
 
     def __init__(self, configs: Sequence[HookConfig], facts: HookFacts, run: RunProgram) -> None:
         self._configs = tuple(configs)
@@ -332,7 +332,7 @@ class SessionHooks:
         return mine
 
     def of_agent(self, name: str, session_id: str, transcript: Path) -> SessionHooks:
-        """The same hooks for a sub-agent; see ``domain.hooks.Hooks``."""
+        """The same hooks for a sub-agent; see ``domain.extensions.hooks.Hooks``."""
         mine = copy(self)
         mine._agent = {  # noqa: SLF001 - a copy of this very object
             "agent_id": session_id,

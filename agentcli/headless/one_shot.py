@@ -467,7 +467,7 @@ async def with_attachments(message: UserMessage, words: Sequence[str], cwd: Path
     typed = " ".join(words).strip()
     if "@" not in typed or message.parts[0] != TextPart(typed):
         return message
-    from agentcli.app.attachments import attach
+    from agentcli.app.files.attachments import attach
     from agentcli.domain.tools import Workspace
 
     attached = await attach(typed, Workspace(cwd, cwd))

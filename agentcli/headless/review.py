@@ -25,7 +25,7 @@ from agentcli.headless.result import Redact, RunEnd, RunFacts, Subtype, TextOutp
 from agentcli.headless.streams import write_error_line
 
 if TYPE_CHECKING:
-    from agentcli.app.changes import ChangeSet
+    from agentcli.app.files.changes import ChangeSet
     from agentcli.app.session import Session
     from agentcli.headless.approvals import Attendants
     from agentcli.headless.one_shot import OpenSession
@@ -79,7 +79,7 @@ class ReviewShot(OneShot):
 
     async def _work(self, session: Session, message: UserMessage | None) -> RunEnd:
         del message
-        from agentcli.app.review import listed, parts_of
+        from agentcli.app.files.review import listed, parts_of
 
         if session.model.provider == "offline":
             return failed(
@@ -112,7 +112,7 @@ class ReviewShot(OneShot):
         self, session: Session, ends: Sequence[RunEnd], last: RunEnd, notes: Sequence[str]
     ) -> RunEnd:
         """How the run ends, with the review made of what the parts have delivered."""
-        from agentcli.app.review import findings_of, listed
+        from agentcli.app.files.review import findings_of, listed
 
         asked = self._asked
         delivered = [end.summary.structured for end in ends if end.summary.structured is not None]

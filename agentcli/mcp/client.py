@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
 from agentcli.domain.cancel import uninterruptible
-from agentcli.domain.mcp import LoginRequired, McpError, ServerPrompt, ServerResource, ServerTool
+from agentcli.domain.extensions.mcp import (
+    LoginRequired,
+    McpError,
+    ServerPrompt,
+    ServerResource,
+    ServerTool,
+)
 from agentcli.domain.messages import ResultPart, UserPart
 from agentcli.domain.tools import ToolOutput
 from agentcli.domain.values import frozen

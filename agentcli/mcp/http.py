@@ -19,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
-from agentcli.domain.mcp import LoginRequired, McpError
+from agentcli.domain.extensions.mcp import LoginRequired, McpError
 from agentcli.mcp.protocol import LEGACY, MODERN, plain, request_headers
 from agentcli.rpc.messages import MalformedMessage, OverlongLine, decode, encode
 from agentcli.wire.http import Endpoint, HttpClient, OpenAnswer

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import TurnCancelled
-from agentcli.domain.mcp import (
+from agentcli.domain.extensions.mcp import (
     LoginRequired,
     McpError,
     ServerFacts,
@@ -62,7 +62,7 @@ class _Link:
 
 
 class ServerHub:
-    """``domain.mcp.McpServers`` over real servers."""
+    """``domain.extensions.mcp.McpServers`` over real servers."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from agentcli.domain.errors import AgentError, ProviderError
-from agentcli.domain.mcp import McpError
+from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.secrecy import is_private_server
 from agentcli.domain.values import frozen
 from agentcli.wire.http import Endpoint, Refusal, fetch

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentcli.domain.clean import clean_text, digest, one_line
+from agentcli.domain.extensions.mcp import ServerPrompt, ServerResource, ServerTool
 from agentcli.domain.images import judge
-from agentcli.domain.mcp import ServerPrompt, ServerResource, ServerTool
 from agentcli.domain.messages import ImagePart, ResultPart, TextPart
 from agentcli.domain.tools import PREFIX, OutputKind, ToolOutput
 from agentcli.domain.values import frozen

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentcli.domain.clean import digest
-from agentcli.domain.mcp import ServerPrompt, ServerTool
+from agentcli.domain.extensions.mcp import ServerPrompt, ServerTool
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:

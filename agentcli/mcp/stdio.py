@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
-from agentcli.domain.mcp import McpError
+from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.sandbox import Access, Confined
 from agentcli.domain.values import frozen
 from agentcli.mcp.protocol import plain

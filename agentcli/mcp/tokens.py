@@ -17,7 +17,7 @@ from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from agentcli.domain.errors import AgentError
-from agentcli.domain.mcp import LoginRequired, McpError
+from agentcli.domain.extensions.mcp import LoginRequired, McpError
 
 if TYPE_CHECKING:
     from agentcli.mcp.oauth import Challenge, Login

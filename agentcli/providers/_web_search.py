@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from agentcli.domain.errors import AgentError
+from agentcli.domain.extensions.web import SearchAnswer, WebHit
 from agentcli.domain.messages import Usage
 from agentcli.domain.ports import ProviderConfig
-from agentcli.domain.web import SearchAnswer, WebHit
 from agentcli.providers._base import HttpProvider, openai_usage, token_count
 from agentcli.providers._errors import auth_headers
 from agentcli.providers._registry import create

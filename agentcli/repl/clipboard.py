@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 
-from agentcli.app.mentions import escaped
+from agentcli.app.files.mentions import escaped
 from agentcli.app.user_files import UserFiles
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.images import facts_of

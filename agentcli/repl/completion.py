@@ -2,7 +2,7 @@
 
 Law: the event loop never waits for a disk or for git; completing runs none of the repository's
 code (see ``FileIndex``); what is offered reads, once it stands there, as the path it names (see
-``app.mentions``); earlier prompts are kept privately and without keys (SEC-9).
+``app.files.mentions``); earlier prompts are kept privately and without keys (SEC-9).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from agentcli.app.mentions import START, escaped, find_mentions, unescaped, written
-from agentcli.app.safe_git import find_git, read_bounded
+from agentcli.app.files.mentions import START, escaped, find_mentions, unescaped, written
+from agentcli.app.files.safe_git import find_git, read_bounded
 from agentcli.app.user_files import UserFiles
 from agentcli.ui.sanitize import clean_line, reveal
 

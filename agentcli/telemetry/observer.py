@@ -227,7 +227,7 @@ def obstacle(env: Mapping[str, str]) -> str | None:
         except ModuleNotFoundError:
             found = None
         if found is None:
-            from agentcli.domain.extras import install_command
+            from agentcli.domain.extensions.extras import install_command
 
             return f"telemetry is on, but OpenTelemetry is not installed: {install_command('otel')}"
     for name in _PROTOCOLS:

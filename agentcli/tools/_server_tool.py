@@ -12,7 +12,7 @@ from typing import Any
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
-from agentcli.domain.mcp import LoginRequired, McpError, ServerTool
+from agentcli.domain.extensions.mcp import LoginRequired, McpError, ServerTool
 from agentcli.domain.messages import ImagePart, TextPart
 from agentcli.domain.tools import (
     PREFIX,

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agentcli.domain.mcp import ServerStatus
+from agentcli.domain.extensions.mcp import ServerStatus
 from agentcli.domain.tools import (
     PREFIX,
     Asks,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app import attachments
-from agentcli.app.attachments import attach
+from agentcli.app.files import attachments
+from agentcli.app.files.attachments import attach
 from agentcli.domain.images import judge
 from agentcli.domain.messages import ImagePart, TextPart, UserMessage
 from agentcli.domain.tools import Workspace

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app import changes as module
-from agentcli.app.changes import ChangedFile, ChangeSet, find_changes
+from agentcli.app.files import changes as module
+from agentcli.app.files.changes import ChangedFile, ChangeSet, find_changes
 from agentcli.domain.errors import UsageError
 
 

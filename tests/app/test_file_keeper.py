@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.file_keeper import Keeper
+from agentcli.app.files.file_keeper import Keeper
 from agentcli.domain.errors import PersistenceError
 from agentcli.domain.messages import user_text
 from agentcli.domain.rewind import FileChange, FileKind
@@ -139,7 +139,7 @@ def test_a_store_that_fails_holds_up_no_call_and_is_told_once(tmp_path: Path) ->
 
 @pytest.mark.spec("SEC-13", "TT-1")
 def test_what_one_call_may_keep_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentcli.app import file_keeper
+    from agentcli.app.files import file_keeper
 
     monkeypatch.setattr(file_keeper, "MAX_CALL_BYTES", 10)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.file_keeper import put_back, read_state
+from agentcli.app.files.file_keeper import put_back, read_state
 from agentcli.domain.rewind import ABSENT, FileKind, FileState
 
 NEW = FileState(FileKind.FILE, b"new", 0o644)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app import file_keeper
-from agentcli.app.file_keeper import TOO_LARGE, TOO_SLOW, WorkspaceWatch
+from agentcli.app.files import file_keeper
+from agentcli.app.files.file_keeper import TOO_LARGE, TOO_SLOW, WorkspaceWatch
 from agentcli.domain.rewind import ABSENT, FileKind, FileState
 
 STOP = threading.Event()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.app.mentions import Mention, find_mentions, written
+from agentcli.app.files.mentions import Mention, find_mentions, written
 
 
 def readings(text: str) -> list[list[str]]:

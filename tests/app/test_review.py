@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.changes import ChangedFile, ChangeSet
-from agentcli.app.review import MAX_PARTS, parts_of
+from agentcli.app.files.changes import ChangedFile, ChangeSet
+from agentcli.app.files.review import MAX_PARTS, parts_of
 
 
 def added(name: str, count: int) -> ChangedFile:

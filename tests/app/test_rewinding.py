@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentcli.app import file_keeper
-from agentcli.app.rewinding import RewindRefused
+from agentcli.app.files import file_keeper
+from agentcli.app.files.rewinding import RewindRefused
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.messages import TextPart, UserMessage
 from agentcli.domain.rewind import ABSENT, FileKind, FileState, RewindPoint, RewindScope

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.safe_git import find_git
+from agentcli.app.files.safe_git import find_git
 
 
 def git(cwd: Path, *arguments: str) -> None:

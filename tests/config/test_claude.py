@@ -13,7 +13,7 @@ from agentcli.config.claude import ClaudeFile, understood
 from agentcli.config.paths import Paths
 from agentcli.config.project import Project, read_project
 from agentcli.config.settings import Settings, load_settings
-from agentcli.domain.hooks import HookEvent
+from agentcli.domain.extensions.hooks import HookEvent
 from agentcli.policy.decision import parse_rule
 
 

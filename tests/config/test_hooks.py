@@ -10,7 +10,7 @@ from agentcli.config.hooks import may_run_from, run_the_directory, scripts_of
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.hooks import HookConfig, HookEvent
+from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 
 
 def load(home: Path, text: str) -> Settings:

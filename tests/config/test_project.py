@@ -11,7 +11,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.project import Project, read_project
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.hooks import HookConfig, HookEvent
+from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 from agentcli.domain.ports import PermissionMode
 
 

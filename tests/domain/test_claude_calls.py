@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.domain.claude_calls import as_claude, from_claude, meets
+from agentcli.domain.extensions.claude_calls import as_claude, from_claude, meets
 from agentcli.domain.messages import ToolCall
 
 CWD = Path("/work")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.cli.setup.doctor import check_extras
-from agentcli.domain.extras import EXTRAS, has_extra, install_command
+from agentcli.domain.extensions.extras import EXTRAS, has_extra, install_command
 from agentcli.tools.web.page import to_markdown
 from tests.support.cli import agent_env
 from tests.support.histories import png
@@ -93,7 +93,9 @@ def test_the_command_is_that_of_this_installation(
 
 
 def test_what_is_installed_is_seen_without_importing_it() -> None:
-    code = "from agentcli.domain.extras import *; import sys; assert has_extra('images');"
+    code = (
+        "from agentcli.domain.extensions.extras import *; import sys; assert has_extra('images');"
+    )
     code += "assert 'PIL' not in sys.modules"
     if has_extra("images"):
         subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.domain.hooks import DEFAULT_TIMEOUT_S, END_TIMEOUT_S, HookConfig, HookEvent
+from agentcli.domain.extensions.hooks import DEFAULT_TIMEOUT_S, END_TIMEOUT_S, HookConfig, HookEvent
 
 
 @pytest.mark.parametrize(

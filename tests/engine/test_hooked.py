@@ -13,7 +13,7 @@ import pytest
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, PromptBlocked
 from agentcli.domain.events import CompactionTrigger, Notice, Outcome
-from agentcli.domain.hooks import SILENT, HookEvent, HookVerdict, Permission
+from agentcli.domain.extensions.hooks import SILENT, HookEvent, HookVerdict, Permission
 from agentcli.domain.messages import ToolCall, ToolResult, UserMessage, user_text
 from agentcli.domain.ports import PermissionMode, QueuedInput, QueueKind, Verdict
 from agentcli.domain.tools import Asks, RunIdentity, ToolContext, ToolOutput

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.attachments import attached_parts
 from agentcli.app.extensions.calling import as_rule
-from agentcli.app.mentions import naming_only_inside
+from agentcli.app.files.attachments import attached_parts
+from agentcli.app.files.mentions import naming_only_inside
 from agentcli.domain.tools import Workspace
 from agentcli.extensions.commands import Shell, fill_in, find_commands
 from agentcli.extensions.skills import find_skills

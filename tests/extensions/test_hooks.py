@@ -20,7 +20,7 @@ from agentcli.domain.events import (
     ToolStarted,
     TurnSummary,
 )
-from agentcli.domain.hooks import SILENT, HookConfig, HookEvent
+from agentcli.domain.extensions.hooks import SILENT, HookConfig, HookEvent
 from agentcli.domain.messages import (
     ImagePart,
     ResultStatus,

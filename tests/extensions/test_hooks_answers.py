@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.domain.hooks import (
+from agentcli.domain.extensions.hooks import (
     SILENT,
     HookConfig,
     HookEvent,

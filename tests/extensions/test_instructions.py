@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.instructions import MAX_BYTES, ProjectDoc, instructions_text
+from agentcli.domain.extensions.instructions import MAX_BYTES, ProjectDoc, instructions_text
 from agentcli.domain.messages import TextPart, UserMessage, user_text
 from agentcli.engine.context.system_prompt import project_root
 from agentcli.extensions.instructions import (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.mcp import McpError
+from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.messages import ImagePart, TextPart
 from agentcli.domain.tools import OutputKind, ToolOutput
 from agentcli.mcp.client import McpClient, answer_question, connected

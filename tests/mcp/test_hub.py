@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.mcp import McpError, ServerStatus
+from agentcli.domain.extensions.mcp import McpError, ServerStatus
 from agentcli.domain.messages import TextPart
 from agentcli.domain.tools import McpServers, OutputKind, ToolOutput
 from agentcli.mcp.remembered import Remembered

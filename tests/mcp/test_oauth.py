@@ -20,7 +20,7 @@ import pytest
 from agentcli.app.extensions.logins import ServerLogins
 from agentcli.config.logins import LoginVault
 from agentcli.config.paths import Paths
-from agentcli.domain.mcp import LoginRequired, McpError
+from agentcli.domain.extensions.mcp import LoginRequired, McpError
 from agentcli.mcp.oauth import Challenge, Login, challenge_in, log_in, probe
 from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, servers_in
 from agentcli.mcp.tokens import OAuthHeaders, read_login, write_login

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.mcp import McpError
+from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.messages import ImagePart, TextPart
 from agentcli.mcp.client import connected
 from tests.mcp.servers import Answers, server, setup

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.app.mentions import find_mentions
+from agentcli.app.files.mentions import find_mentions
 from agentcli.domain.errors import UsageError
 from agentcli.repl.clipboard import (
     FOLD_CHARS,

@@ -15,7 +15,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from agentcli.app.mentions import find_mentions
+from agentcli.app.files.mentions import find_mentions
 from agentcli.repl import completion as file_index
 from agentcli.repl import completion as fuzzy
 from agentcli.repl.completion import ChatCompleter, FileIndex, PathList, make, project_files

@@ -32,7 +32,7 @@ from agentcli.process.run import end_processes
 from agentcli.tools._registry import Registry
 from tests.support.memory import children_peak_kib, peak_kib
 from tests.tools.in_a_room import Room, text_of
-from agentcli.app.attachments import attach
+from agentcli.app.files.attachments import attach
 
 room = Room(Path(sys.argv[2]))
 tools = Registry.builtin(["files"])

@@ -11,7 +11,7 @@ import pytest
 from agentcli.app.extensions.status_command import where_it_runs
 from agentcli.app.trust import contained_hooks, project_lines
 from agentcli.config.project import read_project
-from agentcli.domain.hooks import HookConfig, HookEvent
+from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 from agentcli.extensions.hooks import matching
 from tests.e2e.one_shot import last_result, one_shot
 from tests.extensions.places import write

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 from agentcli.config.logins import LoginVault
 from agentcli.config.paths import Paths
-from agentcli.domain.mcp import McpError
+from agentcli.domain.extensions.mcp import McpError
 from agentcli.mcp.client import ANSWER, DECLINE, ClientSetup, McpClient, connected
 from agentcli.mcp.oauth import Challenge, Login, log_in
 from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, read_server

@@ -18,7 +18,7 @@ from agentcli.engine.context.report import (
     TOOLS,
     USER,
 )
-from agentcli.ui.context_lines import compacted_lines, context_lines
+from agentcli.ui.session_lines import compacted_lines, context_lines
 from agentcli.ui.theme import PLAIN, SPOKEN, Theme
 
 REPORT = ContextReport(

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from agentcli.app.extensions.found import CHANGED
-from agentcli.app.mentions import naming_only_inside
+from agentcli.app.files.mentions import naming_only_inside
 from agentcli.app.models import model_named
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelToken
@@ -109,7 +109,7 @@ async def message_of(
         named += f"{own}\n"
     parts: tuple[UserPart, ...] = ()
     if "@" in named:
-        from agentcli.app.attachments import attached_parts
+        from agentcli.app.files.attachments import attached_parts
 
         parts = await asyncio.to_thread(attached_parts, named, workspace)
     return UserMessage((TextPart(text.strip()), *parts))

@@ -22,7 +22,7 @@ from agentcli.tools.search.globs import PathFilter
 if TYPE_CHECKING:
     from agentcli.app.options import SessionOptions
     from agentcli.config.settings import Settings
-    from agentcli.domain.checks import CheckConfig
+    from agentcli.domain.extensions.checks import CheckConfig
     from agentcli.domain.tools import FileKeeper
     from agentcli.process.sandbox import SessionSandbox
 

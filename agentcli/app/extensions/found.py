@@ -28,7 +28,7 @@ from agentcli.extensions.places import KINDS
 
 if TYPE_CHECKING:
     from agentcli.app.extensions.servers import GivenServers
-    from agentcli.domain.hooks import HookConfig
+    from agentcli.domain.extensions.hooks import HookConfig
     from agentcli.extensions.agents import AgentDefinition
     from agentcli.extensions.commands import CustomCommand
     from agentcli.extensions.front_matter import Heads

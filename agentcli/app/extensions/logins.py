@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.config.credentials import CommandKey, Credentials
 from agentcli.config.logins import LoginVault
-from agentcli.domain.mcp import McpError
+from agentcli.domain.extensions.mcp import McpError
 from agentcli.mcp.oauth import Browse, log_in, probe
 from agentcli.mcp.tokens import OAuthHeaders, read_login, write_login
 

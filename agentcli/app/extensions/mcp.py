@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli.app.extensions.logins import ServerLogins
 from agentcli.app.extensions.servers import kept_by
 from agentcli.domain.clean import cut_text, one_line
-from agentcli.domain.mcp import McpError
+from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.messages import TextPart
 from agentcli.mcp.client import ClientSetup
 from agentcli.mcp.hub import ServerHub
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentcli.config.paths import Paths
     from agentcli.config.settings import Settings
     from agentcli.domain.cancel import CancelToken
-    from agentcli.domain.mcp import ServerFacts
+    from agentcli.domain.extensions.mcp import ServerFacts
     from agentcli.domain.messages import UserPart
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.tools import Asker, McpServers, Workspace
@@ -86,7 +86,7 @@ async def try_servers(
 
 
 def _tried_row(facts: ServerFacts) -> dict[str, Any]:
-    from agentcli.domain.mcp import ServerStatus
+    from agentcli.domain.extensions.mcp import ServerStatus
 
     return {
         "name": facts.name,

@@ -28,7 +28,7 @@ from typing import Any
 
 from agentcli.config.paths import Paths, ensure_dir, write
 from agentcli.domain.errors import ConfigError, UsageError
-from agentcli.domain.hooks import HookConfig
+from agentcli.domain.extensions.hooks import HookConfig
 from agentcli.domain.values import frozen
 from agentcli.extensions.packages import (
     MANIFESTS,
@@ -588,7 +588,7 @@ class _Git:
     """Git in a bare repository of ours, told nothing but what is here."""
 
     def __init__(self, repository: Path) -> None:
-        from agentcli.app.safe_git import find_git
+        from agentcli.app.files.safe_git import find_git
 
         found = find_git(Path.cwd())
         if found is None:

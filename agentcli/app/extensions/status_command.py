@@ -23,7 +23,7 @@ from agentcli import __version__
 from agentcli.app.session import Session
 from agentcli.config.hooks import may_run_from, scripts_of
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.hooks import HookConfig, HookEvent
+from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 from agentcli.domain.messages import Usage
 from agentcli.domain.values import frozen
 from agentcli.engine.context.system_prompt import project_root

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 
-from agentcli.app.safe_git import find_git
+from agentcli.app.files.safe_git import find_git
 from agentcli.app.worktrees.contents import (
     GIT_TIMEOUT_S,
     MAX_COMMITS,

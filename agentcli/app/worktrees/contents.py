@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from agentcli.app.safe_git import SafeGit
+from agentcli.app.files.safe_git import SafeGit
 from agentcli.app.worktrees.repository import Repository, Worktree, by_directory, commit_of
 from agentcli.domain.errors import AgentError
 from agentcli.domain.values import frozen

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path, PurePosixPath
 
-from agentcli.app.safe_git import SafeGit, find_git
+from agentcli.app.files.safe_git import SafeGit, find_git
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import UsageError
 from agentcli.domain.values import frozen

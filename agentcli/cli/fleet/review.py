@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.app.changes import find_changes
+from agentcli.app.files.changes import find_changes
 from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.options import EFFORTS, RunOptions, choice, number
 from agentcli.domain.errors import UsageError
@@ -125,7 +125,7 @@ class ReviewOptions(OptionSet):
 
     def run_options(self, root: Path) -> RunOptions:
         """A run in ``root`` that can only read."""
-        from agentcli.app.review import SYSTEM, TOOLS
+        from agentcli.app.files.review import SYSTEM, TOOLS
 
         options = RunOptions(
             model=self.model,

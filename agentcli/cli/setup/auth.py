@@ -22,7 +22,7 @@ from agentcli.config.credentials import (
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError, UsageError
-from agentcli.domain.extras import install_command
+from agentcli.domain.extensions.extras import install_command
 from agentcli.headless.streams import is_terminal, write_error_line
 from agentcli.ui.sanitize import clean_line
 

@@ -38,7 +38,7 @@ from agentcli.cli.setup.checks import (
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError
-from agentcli.domain.extras import EXTRAS, has_extra, install_command
+from agentcli.domain.extensions.extras import EXTRAS, has_extra, install_command
 from agentcli.headless.streams import write_out
 from agentcli.ui.sanitize import clean_line
 

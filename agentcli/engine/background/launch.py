@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.background import BackgroundRefused
 from agentcli.domain.errors import InvalidArguments
-from agentcli.domain.hooks import HookVerdict, Permission
+from agentcli.domain.extensions.hooks import HookVerdict, Permission
 from agentcli.domain.messages import ResultStatus, ToolCall
 from agentcli.domain.tools import PREFIX, StandIn, Tool, ToolBox
 from agentcli.domain.values import frozen

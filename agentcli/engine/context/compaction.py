@@ -30,7 +30,7 @@ from agentcli.domain.events import (
     Notice,
     RetryWait,
 )
-from agentcli.domain.instructions import documents_of, framed
+from agentcli.domain.extensions.instructions import documents_of, framed
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,

@@ -71,7 +71,7 @@ MAX_IMAGES = 100
 MAX_IMAGES_BYTES = 12_000_000
 MAX_TEXTS_BYTES = 6_000_000
 MAX_CALLS = 128
-# what ``app/attachments.py`` says of a file that it could not attach whole
+# what ``app/files/attachments.py`` says of a file that it could not attach whole
 _IN_PART = (
     rf"(?s){ATTACHED}(file|directory)=\"([^\"]*)\".*\n\[(?:cut|not attached|too long)[^\n]*\]\n"
     r"</attached>\Z"

@@ -10,7 +10,7 @@ import heapq
 import json
 from collections.abc import Sequence
 
-from agentcli.domain.instructions import documents_in, documents_of, framed
+from agentcli.domain.extensions.instructions import documents_in, documents_of, framed
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, Usage
 from agentcli.domain.ports import cost_usd
 from agentcli.domain.reports import ContextPart, ContextReport, HeavyResult

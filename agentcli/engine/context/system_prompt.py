@@ -86,6 +86,6 @@ def build_system_prompt(parts: PromptParts) -> str:
 
 
 def _documents(docs: Sequence[ProjectDoc]) -> str:
-    from agentcli.domain.instructions import framed
+    from agentcli.domain.extensions.instructions import framed
 
     return f"{_DOCS}\n{framed(docs)}"

@@ -25,7 +25,7 @@ async def _run(chat: Chat, arguments: str) -> None:
 
     done = await chat.work(compact, "Summarising the conversation")
     if done is not None:
-        from agentcli.ui.context_lines import compacted_lines
+        from agentcli.ui.session_lines import compacted_lines
 
         chat.show(compacted_lines(done, chat.theme))
     elif ended:

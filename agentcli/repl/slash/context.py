@@ -9,7 +9,7 @@ from agentcli.ui.screen import size_of
 
 
 async def _run(chat: Chat, _arguments: str) -> None:
-    from agentcli.ui.context_lines import context_lines
+    from agentcli.ui.session_lines import context_lines
 
     columns = size_of(sys.stdout).columns
     chat.show(context_lines(chat.session.context_report(), chat.theme, columns))

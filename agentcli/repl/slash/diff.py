@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agentcli.app.changes import open_repository
+from agentcli.app.files.changes import open_repository
 from agentcli.domain.errors import AgentError
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.diff import diff_lines

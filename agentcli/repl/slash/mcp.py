@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.mcp import ServerFacts, ServerStatus
+from agentcli.domain.extensions.mcp import ServerFacts, ServerStatus
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import BOLD, DIM, ERROR, WARNING

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from agentcli.app.changes import find_changes
-from agentcli.app.review import parts_of
+from agentcli.app.files.changes import find_changes
+from agentcli.app.files.review import parts_of
 from agentcli.domain.events import Prompt
 from agentcli.domain.messages import TextPart, UserMessage
 from agentcli.repl.commands import Chat, SlashCommand

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentcli.app.rewinding import RewindRefused
+from agentcli.app.files.rewinding import RewindRefused
 from agentcli.domain.errors import UsageError
 from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.tools import real_path

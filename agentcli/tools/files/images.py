@@ -13,7 +13,7 @@ import io
 import logging
 from typing import Any
 
-from agentcli.domain.extras import has_extra, install_command
+from agentcli.domain.extensions.extras import has_extra, install_command
 from agentcli.domain.images import MAX_EDGE_PX, MAX_IMAGE_BYTES
 from agentcli.domain.messages import ImagePart
 

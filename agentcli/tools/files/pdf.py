@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcli.domain.extras import install_command
+from agentcli.domain.extensions.extras import install_command
 from agentcli.domain.messages import DocumentPart
 from agentcli.process.environment import base_environment
 from agentcli.tools._base import MAX_CHARS

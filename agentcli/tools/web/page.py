@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.cancel import uninterruptible
-from agentcli.domain.extras import has_extra, install_command
+from agentcli.domain.extensions.extras import has_extra, install_command
 from agentcli.tools.files.text import binary_kind, image_type
 
 _HEAD_BYTES = 4_096

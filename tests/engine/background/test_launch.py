@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.background import BackgroundRefused
-from agentcli.domain.hooks import SILENT, HookVerdict, Permission
+from agentcli.domain.extensions.hooks import SILENT, HookVerdict, Permission
 from agentcli.domain.messages import ToolCall
 from agentcli.engine.background.launch import LATE_S, both, next_time, read_timing
 

@@ -16,7 +16,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from agentcli.domain.claude_calls import ALIASES, from_claude
+from agentcli.domain.extensions.claude_calls import ALIASES, from_claude
 from agentcli.domain.messages import (
     ResultStatus,
     TextPart,

@@ -12,7 +12,7 @@ import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from agentcli.app.file_keeper import is_same, put_back, read_state
+from agentcli.app.files.file_keeper import is_same, put_back, read_state
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.rewind import (

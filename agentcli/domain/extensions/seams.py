@@ -17,7 +17,7 @@ from agentcli.domain.ports import (
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
-    from agentcli.domain.hooks import HookConfig
+    from agentcli.domain.extensions.hooks import HookConfig
     from agentcli.domain.keeping import Store
     from agentcli.domain.messages import Message
 

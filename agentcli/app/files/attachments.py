@@ -21,7 +21,7 @@ from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
-    from agentcli.app.mentions import Mention
+    from agentcli.app.files.mentions import Mention
 
 MAX_FILES = 50
 MAX_FILE_CHARS = 60_000
@@ -64,7 +64,7 @@ def attached_parts(
 
 def _named(text: str, workspace: Workspace) -> Iterator[tuple[Path, Mention]]:
     """Files and directories that ``text`` names, each once."""
-    from agentcli.app.mentions import find_mentions
+    from agentcli.app.files.mentions import find_mentions
 
     seen: set[tuple[Path, int, int]] = set()
     looked_at = 0

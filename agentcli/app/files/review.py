@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from agentcli.app.changes import ChangedFile, ChangeSet, open_repository
+from agentcli.app.files.changes import ChangedFile, ChangeSet, open_repository
 from agentcli.domain.clean import one_line
 from agentcli.domain.review import ReviewFinding, Severity
 from agentcli.domain.values import frozen

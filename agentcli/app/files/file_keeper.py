@@ -34,7 +34,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from agentcli.app.safe_git import find_git
+from agentcli.app.files.safe_git import find_git
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
 from agentcli.domain.rewind import ABSENT, FileKind, FileState

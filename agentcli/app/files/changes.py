@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import IO
 
-from agentcli.app.safe_git import SafeGit, find_git
+from agentcli.app.files.safe_git import SafeGit, find_git
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import real_path
