@@ -218,7 +218,7 @@ def defined_names(file: Path) -> set[str]:
 def test_the_seams_of_the_loop_are_listed() -> None:
     table = topic("architecture").partition("| seam | port | ours |")[2].partition("\n\n")[0]
     ports = [line.split(" | ")[1] for line in table.strip().splitlines()[1:]]
-    assert len([port for port in ports if re.fullmatch(r"`\w+/\w+\.py::\w+`", port)]) == 8
+    assert len([port for port in ports if re.fullmatch(r"`[\w/]+\.py::\w+`", port)]) == 8
 
 
 # --- contract ------------------------------------------------------------------------------
