@@ -6,7 +6,6 @@ once. What takes effect without a question in every project is written to by no 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +13,9 @@ from typing import TYPE_CHECKING
 from agentcli.app.options import SessionOptions
 from agentcli.app.trust import hook_scripts, user_places
 from agentcli.config.settings import Settings
-from agentcli.domain.errors import AgentError, ConfigError
+from agentcli.domain.errors import ConfigError
 from agentcli.domain.sandbox import SandboxKind
 from agentcli.domain.tools import Workspace
-from agentcli.domain.values import mutable
 from agentcli.extensions.places import KINDS
 from agentcli.policy.decision import Policy
 from agentcli.process.sandbox import SessionSandbox
@@ -141,63 +139,6 @@ def _users_directories(settings: Settings) -> tuple[Path, ...]:
     if not home.startswith("/"):
         return ()
     return tuple(map(Path(home, ".claude").joinpath, KINDS))
-
-
-@mutable
-class OwnTree:
-    """A worktree in which a sub-agent works alone (EXT-3). ``note`` is what it is told of that."""
-
-    workspace: Workspace
-    sandbox: SessionSandbox
-    note: str
-    end: Callable[[], str]
-
-    async def leave(self) -> str:
-        """The worktree goes if it is clean; what its parent is told of it."""
-        await self.sandbox.aclose()
-        return await asyncio.to_thread(self.end)
-
-
-def make_own_tree(
-    settings: Settings,
-    workspace: Workspace,
-    readable: Callable[[], Sequence[Path]],
-    stopped: Callable[[], bool],
-) -> OwnTree:
-    """A worktree of the repository of ``workspace``; blocks until it is there, or ``stopped``.
-
-    Raises ``UsageError`` where there can be none, and ``ConfigError``.
-    """
-    from agentcli.app.worktrees.book import Worktrees
-    from agentcli.app.worktrees.repository import repository_at
-
-    trees = Worktrees(settings.paths)
-    stay = trees.enter(repository_at(workspace.cwd), None, stopped)
-    own = Workspace(stay.directory, stay.directory, workspace.extra, workspace.journals)
-    tree = stay.tree
-    note = (
-        f"You work in a git worktree of your own: your working directory is {stay.directory}, on"
-        f" the branch {tree.branch}, whatever was said above. Change nothing outside of it. Only"
-        " what you commit on that branch can be merged: commit what you hand over."
-    )
-
-    def end() -> str:
-        try:
-            state = trees.leave(stay)
-        except AgentError as error:
-            return f"Its worktree {tree.path} is kept: {error}"
-        if state is None:
-            return "It worked in a worktree of its own and left nothing there."
-        merge = f" To take over what it has committed: git merge {state.head}."
-        is_left = state.changed or state.untracked
-        return (
-            f"It worked in the worktree {tree.path}, which is kept: {state.text()}."
-            f"{merge if state.commits else ''}"
-            f"{' What it has not committed is in that directory only.' if is_left else ''}"
-            f" /undo does not reach there. To remove it: agent worktrees remove {tree.name}"
-        )
-
-    return OwnTree(own, session_sandbox(settings, own, readable), note, end)
 
 
 def hold_worktree(settings: Settings, cwd: Path) -> tuple[Callable[[], Awaitable[None]], ...]:

@@ -17,6 +17,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.models import model_named
@@ -52,7 +53,8 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
-from agentcli.domain.tools import PREFIX, Asker, Tool, ToolBox, ToolDefinition
+from agentcli.domain.tools import PREFIX, Asker, Tool, ToolBox, ToolDefinition, Workspace
+from agentcli.domain.values import mutable
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.limits import Spending, TurnLimits
 from agentcli.engine.parts import SessionParts
@@ -62,11 +64,11 @@ from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import known_names, standard_name
 
 if TYPE_CHECKING:
-    from agentcli.app.boundary import OwnTree
     from agentcli.app.extensions.found import SessionExtensions
     from agentcli.app.options import SessionOptions
     from agentcli.config.settings import Settings
     from agentcli.extensions.agents import AgentDefinition
+    from agentcli.process.sandbox import SessionSandbox
     from agentcli.telemetry.observer import Observer
 
 # --- what a sub-agent gets of its parent's --------------------------------------------------------
@@ -311,8 +313,6 @@ class Runner:
         reads_only = self.parent.conversation.parts.policy.mode is PermissionMode.PLAN
         if definition is None or not definition.isolation or reads_only:
             return None
-        from agentcli.app.boundary import make_own_tree
-
         made: list[OwnTree] = []
 
         def make() -> None:
@@ -624,3 +624,64 @@ async def as_agent(options: SessionOptions, extensions: SessionExtensions) -> Se
         tools=tools,
         deny=(*options.deny, *map(as_rule, found.not_tools)),
     )
+
+
+# --- a worktree of its own ------------------------------------------------------------------------
+
+
+@mutable
+class OwnTree:
+    """A worktree in which a sub-agent works alone (EXT-3). ``note`` is what it is told of that."""
+
+    workspace: Workspace
+    sandbox: SessionSandbox
+    note: str
+    end: Callable[[], str]
+
+    async def leave(self) -> str:
+        """The worktree goes if it is clean; what its parent is told of it."""
+        await self.sandbox.aclose()
+        return await asyncio.to_thread(self.end)
+
+
+def make_own_tree(
+    settings: Settings,
+    workspace: Workspace,
+    readable: Callable[[], Sequence[Path]],
+    stopped: Callable[[], bool],
+) -> OwnTree:
+    """A worktree of the repository of ``workspace``; blocks until it is there, or ``stopped``.
+
+    Raises ``UsageError`` where there can be none, and ``ConfigError``.
+    """
+    from agentcli.app.boundary import session_sandbox
+    from agentcli.app.worktrees.book import Worktrees
+    from agentcli.app.worktrees.repository import repository_at
+
+    trees = Worktrees(settings.paths)
+    stay = trees.enter(repository_at(workspace.cwd), None, stopped)
+    own = Workspace(stay.directory, stay.directory, workspace.extra, workspace.journals)
+    tree = stay.tree
+    note = (
+        f"You work in a git worktree of your own: your working directory is {stay.directory}, on"
+        f" the branch {tree.branch}, whatever was said above. Change nothing outside of it. Only"
+        " what you commit on that branch can be merged: commit what you hand over."
+    )
+
+    def end() -> str:
+        try:
+            state = trees.leave(stay)
+        except AgentError as error:
+            return f"Its worktree {tree.path} is kept: {error}"
+        if state is None:
+            return "It worked in a worktree of its own and left nothing there."
+        merge = f" To take over what it has committed: git merge {state.head}."
+        is_left = state.changed or state.untracked
+        return (
+            f"It worked in the worktree {tree.path}, which is kept: {state.text()}."
+            f"{merge if state.commits else ''}"
+            f"{' What it has not committed is in that directory only.' if is_left else ''}"
+            f" /undo does not reach there. To remove it: agent worktrees remove {tree.name}"
+        )
+
+    return OwnTree(own, session_sandbox(settings, own, readable), note, end)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from agentcli.cli.options import CommandSpec, DirectCommand, Option, SharedOptions, print_version
 from agentcli.domain.errors import UsageError
-from agentcli.headless.errors import epilog
 from agentcli.headless.streams import is_terminal, write_error_line
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ COMMAND = DirectCommand(
         "Serve an editor over the Agent Client Protocol.\n\nThe editor starts this command and"
         " speaks JSON-RPC on its stdin and stdout; logs and warnings go to stderr. See: agent"
         " help editors.",
-        epilog(),
+        tells_codes=True,
     ),
     AcpOptions,
     acp,

@@ -14,7 +14,7 @@ from agentcli.cli.options import (
     print_version,
 )
 from agentcli.domain.errors import AgentError
-from agentcli.headless.errors import epilog, one_line
+from agentcli.headless.errors import one_line
 from agentcli.headless.streams import is_terminal, write_error_line
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ COMMAND = DirectCommand(
         "A coding agent for the terminal that can be interrupted at any moment.\n\n"
         "Without a command it is a chat; PROMPT is its first message. agent run PROMPT (or"
         " agent -p PROMPT) answers once and exits. Words after -- are always the prompt.",
-        epilog(),
+        tells_codes=True,
         is_program=True,
     ),
     ChatOptions,

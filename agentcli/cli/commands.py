@@ -19,6 +19,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from agentcli.cli.argv import COMMANDS
 from agentcli.cli.options import CommandSpec, DirectCommand, Option, OptionSet, option_names
 from agentcli.domain.errors import UsageError
+from agentcli.headless.errors import epilog
 
 __all__ = ["CommandSpec", "OptionSet", "PlainCommand", "PlainGroup", "add_command", "new_app"]
 T = TypeVar("T", bound=OptionSet)
@@ -139,10 +140,9 @@ def add_command(
     ]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what typer reads
     call.__annotations__ = annotations
+    end = epilog() if spec.tells_codes else spec.epilog
     cls = _ProgramCommand if spec.is_program else PlainCommand
-    app.command(spec.name, cls=cls, help=spec.help, epilog=spec.epilog, context_settings=CONTEXT)(
-        call
-    )
+    app.command(spec.name, cls=cls, help=spec.help, epilog=end, context_settings=CONTEXT)(call)
 
 
 def app_of(command: DirectCommand) -> typer.Typer:

@@ -42,4 +42,4 @@ def _leave_out_working_directory() -> None:
     def is_foreign(item: str) -> bool:
         return path.isabs(item) and not f"{path.realpath(item)}{path.sep}".startswith(below)
 
-    sys.path[:first] = [item for item in sys.path[:first] if is_foreign(item)]
+    sys.path[:first] = filter(is_foreign, sys.path[:first])

@@ -53,7 +53,7 @@ _FEW_WORDS = 3
 def run_app() -> NoReturn:
     """Run the program with ``sys.argv`` and exit with its code."""
     prepare_standard_streams()
-    _leave(main([argument_text(argument) for argument in sys.argv[1:]]))
+    _leave(main(list(map(argument_text, sys.argv[1:]))))
 
 
 def _leave(code: int) -> NoReturn:
@@ -82,9 +82,14 @@ def main(argv: list[str]) -> int:
     """Run the command in ``argv``; returns the exit code."""
     try:
         give_back = raise_on_signals()
-        if sort_arguments(argv).command != "run":  # which owes a result, also this early
+        asked = sort_arguments(argv)
+        if asked.command != "run":  # which owes a result, also this early
             give_back()
-        return _dispatch(argv)
+        if asked.command == "chat":
+            _refuse_near_command(argv)
+        if asked.command not in PROMPT_COMMANDS:
+            _apply_front(asked.command, asked.front)
+        return invoke(asked.command, asked.args)
     except StoppedEarly as stop:
         return _stopped(argv, stop)
     except KeyboardInterrupt:
@@ -154,15 +159,6 @@ def _stopped(argv: list[str], stop: StoppedEarly) -> int:
         write_failure("cancelled", stop.name.lower(), subtype="cancelled")
     write_error_line("error: cancelled")
     return stop.code
-
-
-def _dispatch(argv: list[str]) -> int:
-    invocation = sort_arguments(argv)
-    if invocation.command == "chat":
-        _refuse_near_command(argv)
-    if invocation.command not in PROMPT_COMMANDS:
-        _apply_front(invocation.command, invocation.front)
-    return invoke(invocation.command, invocation.args)
 
 
 def invoke(name: str, args: list[str]) -> int:

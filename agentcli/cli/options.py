@@ -55,7 +55,7 @@ class OptionSet:
 
 
 class CommandSpec(NamedTuple):
-    """What a command says of itself. ``epilog`` comes after the options.
+    """What a command says of itself. ``epilog`` comes after the options, or the exit codes do.
 
     ``is_program`` marks the one whose help is the program's own.
     """
@@ -64,6 +64,7 @@ class CommandSpec(NamedTuple):
     help: str
     epilog: str | None = None
     is_program: bool = False
+    tells_codes: bool = False
 
 
 class DirectCommand(NamedTuple):

@@ -18,7 +18,6 @@ from agentcli.cli.options import (
     print_version,
 )
 from agentcli.domain.errors import UsageError
-from agentcli.headless.errors import epilog
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
@@ -151,7 +150,7 @@ COMMAND = DirectCommand(
         "Answer one prompt and exit.\n\nPiped stdin is the prompt, or is added to it. Only the"
         " answer goes to stdout; progress and warnings go to stderr. Nothing is asked where"
         " there is no terminal: a call that needs an approval is refused (exit code 4).",
-        epilog(),
+        tells_codes=True,
     ),
     RunCommand,
     run,

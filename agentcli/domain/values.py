@@ -91,15 +91,19 @@ def _made(cls: type[T], shared_methods: dict[str, Any]) -> type[T]:
         body.pop(name, None)
     for name, shared in shared_methods.items():
         body.setdefault(name, shared)
-    if body.get("__hash__") is None:
-        body["__hash__"] = shared_methods["__hash__"]
-    body["__slots__"] = tuple(name for name in fields if not hasattr(cls.__base__, name))
+    body["__hash__"] = body.get("__hash__") or shared_methods["__hash__"]
     body["__match_args__"] = tuple(fields)
     body["__dataclass_fields__"] = fields
-    compared = [name for name, each in fields.items() if each.compare]
+    slots, compared, taken = [], [], {}
+    for name, each in fields.items():
+        if not hasattr(cls.__base__, name):
+            slots.append(name)
+        if each.compare:
+            compared.append(name)
+        if each.init:
+            taken[name] = each
+    body["__slots__"] = tuple(slots)
     body["__compared__"] = attrgetter(*compared) if compared else type
-
-    taken = {name: each for name, each in fields.items() if each.init}
     made_so_far = 0
 
     def __init__(self: Any, *values: Any, **named: Any) -> None:  # noqa: N807 - it stands for it

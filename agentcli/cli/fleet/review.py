@@ -23,7 +23,7 @@ from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.options import EFFORTS, RunOptions, choice, number
 from agentcli.domain.errors import UsageError
 from agentcli.domain.review import FINDINGS_SCHEMA, SEVERITIES, Review, Severity
-from agentcli.headless.errors import ExitCode, epilog
+from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import use_utf8, write_error_line, write_out
 
 FORMATS = ("text", "json", "sarif")
@@ -229,7 +229,7 @@ add_command(
         "Review what has changed in a git repository.\n\nBy default the working tree against the"
         " last commit, new files too; where nothing has changed there, against the default branch."
         " The model can read the project and nothing else.",
-        epilog(),
+        tells_codes=True,
     ),
     ReviewOptions,
     review,

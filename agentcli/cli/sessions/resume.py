@@ -13,7 +13,6 @@ from agentcli.cli.options import (
     PromptArgument,
     SharedOptions,
 )
-from agentcli.headless.errors import epilog
 
 
 class ResumeArgument(OptionSet):
@@ -37,7 +36,7 @@ def resume(options: ResumeOptions) -> int:
 
 
 COMMAND = DirectCommand(
-    CommandSpec("resume", "Resume an earlier session where it ended.", epilog()),
+    CommandSpec("resume", "Resume an earlier session where it ended.", tells_codes=True),
     ResumeOptions,
     resume,
 )

@@ -82,12 +82,6 @@ def of_image(image: ImagePart) -> int:
     return max(_FEWEST_IMAGE_TOKENS, min(tokens, MOST_IMAGE_TOKENS))
 
 
-def of_call(call: ToolCall) -> int:
-    """Tokens of a tool call with its arguments."""
-    written = json.dumps(call.arguments, ensure_ascii=False) if call.arguments else ""
-    return CALL_TOKENS + of_text(call.name) + of_text(written)
-
-
 def of_message(message: Message, context_tokens: int | None = None) -> int:
     """Tokens of a message, by its parts; of a text too long for that window what is sent of it."""
     texts: list[str] = []
@@ -96,7 +90,8 @@ def of_message(message: Message, context_tokens: int | None = None) -> int:
         if isinstance(part, TextPart):
             texts.append(part.text)
         elif isinstance(part, ToolCall):
-            tokens += of_call(part)
+            written = json.dumps(part.arguments, ensure_ascii=False) if part.arguments else ""
+            tokens += CALL_TOKENS + of_text(part.name) + of_text(written)
         elif isinstance(part, ImagePart):
             tokens += of_image(part)
         else:
