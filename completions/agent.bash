@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--agent|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--cwd-field|--days|--debug|--deny-tool|--effort|--engine|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input|--input-format|--jobs|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--pause-usd|--permission-mode|--permission-prompt-tool|--plugin|--prompt|--record|--replay|--sandbox|--scope|--session|--session-id|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-i|-j|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--agent|--allow-tool|--append-system-prompt|--arg|--at|--base|--by|--callback-port|--cd|--client-id|--commit|--cwd-field|--days|--debug|--deny-tool|--effort|--engine|--env|--fail-on|--fallback-model|--file|--focus|--format|--from|--header|--headers-helper|--history|--html|--input|--input-format|--jobs|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--pause-usd|--permission-mode|--permission-prompt-tool|--plugin|--prompt|--record|--replay|--sandbox|--scope|--session|--session-id|--shard|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-i|-j|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -268,6 +268,7 @@ _agentcli_complete() {
     'batch --engine') COMPREPLY=($(compgen -W "local ray" -- "$current")); return ;;
     'batch --prompt') COMPREPLY=(); return ;;
     'batch --cwd-field') COMPREPLY=(); return ;;
+    'batch --shard') COMPREPLY=(); return ;;
     'map --format') COMPREPLY=($(compgen -W "tree json dot html" -- "$current")); return ;;
     'map -o'|'map --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'map --limit') COMPREPLY=(); return ;;
@@ -482,7 +483,7 @@ _agentcli_complete() {
       options='--format --help -h'
       commands='' ;;
     'batch')
-      options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output -w --worktree --retry-failed --format --engine --prompt --cwd-field --help -h'
+      options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output -w --worktree --retry-failed --format --engine --prompt --cwd-field --shard --help -h'
       commands='' ;;
     'map')
       options='--format -o --output --force --limit --history --help -h'

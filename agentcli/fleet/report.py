@@ -190,7 +190,7 @@ def report_rows(
     found = [
         ReportRow(
             row["id"],
-            prompts.get(row["id"], "")[:_PROMPT_CHARS],
+            prompt_shown(prompts.get(row["id"], "")),
             row["session_id"] or "",
             BatchState(row["state"]),
             str(row.get("result", ""))[:_RESULT_CHARS],
@@ -200,7 +200,17 @@ def report_rows(
         )
         for row in rows
     ]
-    return sorted(found, key=lambda row: (_ORDER[row.state], -(row.cost_usd or 0.0)))
+    return report_order(found)
+
+
+def report_order(rows: Iterable[ReportRow]) -> Sequence[ReportRow]:
+    """As the page lists them."""
+    return sorted(rows, key=lambda row: (_ORDER[row.state], -(row.cost_usd or 0.0)))
+
+
+def prompt_shown(prompt: str) -> str:
+    """As much of a prompt as the page shows."""
+    return prompt[:_PROMPT_CHARS]
 
 
 def write_report(
@@ -216,7 +226,17 @@ def write_report(
     """
     prompts = {task.id: task.prompt for task in tasks}
     rows = report_rows(journal.rows([task.id for task in tasks]), prompts)
-    folder = journal.directory / SESSIONS
+    write_page(journal.directory, rows, page_of, redact)
+
+
+def write_page(
+    directory: Path,
+    rows: Sequence[ReportRow],
+    page_of: Callable[[str], str | None],
+    redact: Callable[[str], str],
+) -> None:
+    """The same for ``rows`` that are at hand, in a directory that is there."""
+    folder = directory / SESSIONS
     pages: set[str] = set()
     for row in rows[:MOST_PAGES]:
         if row.session_id and (page := page_of(row.session_id)) is not None:
@@ -224,8 +244,8 @@ def write_report(
                 folder.mkdir(mode=0o700)
             write_whole(folder / f"{row.session_id}.html", iter([_bytes(page)]))
             pages.add(row.session_id)
-    text = redact(report(journal.directory.name, rows, frozenset(pages)))
-    write_whole(journal.directory / REPORT, iter([_bytes(text)]))
+    text = redact(report(directory.name, rows, frozenset(pages)))
+    write_whole(directory / REPORT, iter([_bytes(text)]))
 
 
 def _bytes(text: str) -> bytes:

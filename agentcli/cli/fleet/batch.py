@@ -1,4 +1,4 @@
-"""``agent batch TASKS``: many tasks, each once, in a session of its own (SCALE-2)."""
+"""``agent batch TASKS``: many tasks, each once, in a session of its own (SCALE-2, SCALE-3)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, LocalEngine
 from agentcli.fleet.limits import Purse
 from agentcli.fleet.report import BatchProgress, advice, summary, write_report
 from agentcli.fleet.results import Journal
+from agentcli.fleet.shards import Shard, merge_advice, merge_shards, part_of
 from agentcli.fleet.tasks import BatchTask, TasksFile, check_template, read_tasks
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
 
 FORMATS = ("text", "json")
 ENGINES = ("local", "ray")
+MERGE = "merge"
+_OF_MERGE = frozenset({"tasks", "output", "format", "quiet"})
 DEFAULT_JOBS = 4
 MOST_JOBS = 1000
 # options of one shot that every task gets as they are; and those that a row may overrule
@@ -130,9 +133,11 @@ class BatchOptions(ManyOptions):
     """Options of ``batch``."""
 
     tasks: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            metavar="TASKS", help="A file of JSON Lines or CSV, a task in each line; -: stdin."
+            metavar="TASKS",
+            help="A file of JSON Lines or CSV, a task in each line; -: stdin. Or: merge DIR...,"
+            " with the directories of all shards, and -o DIR.",
         ),
     ]
     prompt: Annotated[
@@ -145,31 +150,67 @@ class BatchOptions(ManyOptions):
         str,
         typer.Option("--cwd-field", metavar="NAME", help="The column with a task's directory."),
     ] = "cwd"
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="i/n",
+            help="Run only the i-th of n parts, i from 1 to n; each has its own -o and budget.",
+        ),
+    ] = None
 
 
 def batch(options: BatchOptions) -> int:
-    """Run the tasks; returns the exit code."""
+    """Run the tasks, or merge shards; returns the exit code."""
+    if options.tasks[0] == MERGE:
+        return _merge(options)
+    if len(options.tasks) > 1:
+        what = f"one TASKS at a time: {options.tasks[1]} is one too many"
+        raise UsageError(what, "start a batch for each")
+    name = options.tasks[0]
+    shard = None if options.shard is None else Shard.parse(options.shard)
     if options.prompt is not None:
         check_template(options.prompt)
     plan = options.batch_plan(())
-    directory = _directory(options)
+    directory = _directory(options, name, shard)
     base = Path.cwd()
-    data = _data(options.tasks)
-    source = TasksFile(data, _name(options.tasks), base, options.prompt, options.cwd_field)
+    source = TasksFile(_data(name), _name(name), base, options.prompt, options.cwd_field)
     tasks = read_tasks(source)
-    plan = replace(plan, tasks=tasks)
     journal = Journal.open(directory)
     try:
-        end, code = run_all(plan, journal, options)
+        tasks = part_of(journal, tasks, shard, exported)
+        end, code = run_all(replace(plan, tasks=tasks), journal, options)
         write_report(journal, tasks, session_page, exported)
     finally:
         journal.close()
+    _print_end(end, directory, advice(end), options)
+    return code
+
+
+def _merge(options: BatchOptions) -> int:
+    """Put the shards together; returns the exit code."""
+    choice("--format", options.format, FORMATS)
+    for name, value in vars(BatchOptions(tasks=[])).items():
+        if name not in _OF_MERGE and (given := getattr(options, name)) and given != value:
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"{option} is not for batch merge", "it takes -o, --format, --quiet")
+    if options.output is None or not options.output.strip():
+        raise UsageError("batch merge needs a directory for results", "add -o DIR")
+    if not options.tasks[1:]:
+        raise UsageError("batch merge needs the directories of all shards", "name them")
+    into = Path(options.output).expanduser().absolute()
+    shards = [Path(text).expanduser() for text in options.tasks[1:]]
+    merged = merge_shards(shards, into, session_page, exported)
+    _print_end(merged.end, into, merge_advice(merged), options)
+    return ExitCode.OK if merged.end.is_complete else ExitCode.FAILED
+
+
+def _print_end(end: BatchEnd, directory: Path, line: str, options: BatchOptions) -> None:
     if options.format == "json":
         use_utf8()
     write_out(summary(end, directory, as_json=options.format == "json"))
-    if (line := advice(end)) and not options.quiet:
+    if line and not options.quiet:
         write_error_line(line)
-    return code
 
 
 # --- what is asked for ---------------------------------------------------------------------------
@@ -197,14 +238,15 @@ def _with_paths(options: ManyOptions) -> Iterator[str]:
         yield f"--json-schema={given if is_inline else Path(given).expanduser().absolute()}"
 
 
-def _directory(options: BatchOptions) -> Path:
+def _directory(options: BatchOptions, tasks: str, shard: Shard | None) -> Path:
     if options.output is not None:
         if not options.output.strip():
             raise UsageError("--output is empty", "name a directory, for example -o out")
         return Path(options.output).expanduser().absolute()
-    if options.tasks == "-":
+    if tasks == "-":
         raise UsageError("tasks from stdin need a directory for results", "add -o DIR")
-    return Path.cwd() / f"{Path(options.tasks).stem}.batch"
+    part = "" if shard is None else f".shard-{shard.number}-of-{shard.count}"
+    return Path.cwd() / f"{Path(tasks).stem}{part}.batch"
 
 
 def _name(tasks: str) -> str:
