@@ -253,10 +253,7 @@ class _Spooled:
         """Read the shard to its end, while nobody else is at work on it."""
         if not (part.directory / JOURNAL).exists():
             raise _damaged(part.directory / JOURNAL)
-        try:
-            journal = Journal.open(part.directory)
-        except (KeyError, TypeError, ValueError, RecursionError):
-            raise _damaged(part.directory / JOURNAL) from None
+        journal = Journal.open(part.directory)
         try:
             names = [place.id for place in part.places]
             rows = zip(part.places, journal.rows(names), strict=True)
