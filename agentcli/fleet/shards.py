@@ -69,7 +69,7 @@ class Shard:
         return int.from_bytes(digest[:8]) % self.count == self.number - 1
 
 
-class _Place(NamedTuple):
+class _TaskPlace(NamedTuple):
     """Where a task stands in the whole list, and how its prompt begins."""
 
     at: int
@@ -78,13 +78,13 @@ class _Place(NamedTuple):
 
 
 @frozen
-class _Part:
+class _ShardPart:
     """What a directory says of its shard. ``tasks`` digests the whole list, in any order."""
 
     directory: Path
     shard: Shard
     tasks: str
-    places: tuple[_Place, ...]
+    places: tuple[_TaskPlace, ...]
 
     def __str__(self) -> str:
         return f"shard {self.shard} ({clean_line(str(self.directory))})"
@@ -110,7 +110,7 @@ def part_of(
     if shard is None:
         return tuple(tasks)
     places = [
-        _Place(at, task.id, redact(prompt_shown(task.prompt)))
+        _TaskPlace(at, task.id, redact(prompt_shown(task.prompt)))
         for at, task in enumerate(tasks)
         if shard.holds(task.id)
     ]
@@ -131,7 +131,7 @@ def _digest(tasks: Sequence[BatchTask]) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def _read(directory: Path) -> _Part:
+def _read(directory: Path) -> _ShardPart:
     """What is noted of a shard; raises ``UsageError``."""
     shown = clean_line(str(directory))
     try:
@@ -150,12 +150,12 @@ def _read(directory: Path) -> _Part:
     return part
 
 
-def _parsed(directory: Path, value: Mapping[str, Any]) -> _Part | None:
+def _parsed(directory: Path, value: Mapping[str, Any]) -> _ShardPart | None:
     if value["format"] != SHARD_FORMAT:
         return None
-    places = tuple(_Place(int(at), str(name), str(said)) for at, name, said in value["places"])
+    places = tuple(_TaskPlace(int(at), str(name), str(said)) for at, name, said in value["places"])
     shard = Shard.parse(f"{value['shard']}/{value['of']}")
-    return _Part(directory, shard, str(value["tasks"]), places)
+    return _ShardPart(directory, shard, str(value["tasks"]), places)
 
 
 def _damaged(path: Path) -> UsageError:
@@ -208,11 +208,11 @@ def merge_shards(
     return Merged(end, tuple(sorted(found.unfinished, key=lambda shard: shard.number)))
 
 
-def _check(parts: Sequence[_Part]) -> None:
+def _check(parts: Sequence[_ShardPart]) -> None:
     """Raise ``UsageError`` unless these are all shards of one list."""
     first = parts[0]
-    seen: dict[Shard, _Part] = {}
-    owners: dict[str, _Part] = {}
+    seen: dict[Shard, _ShardPart] = {}
+    owners: dict[str, _ShardPart] = {}
     for part in parts:
         if part.shard.count != first.shard.count:
             advice = "merge the shards of one split"
@@ -249,7 +249,7 @@ class _Spooled:
         self.shown: Sequence[ReportRow] = ()
         self.unfinished: list[Shard] = []
 
-    def take(self, part: _Part) -> None:
+    def take(self, part: _ShardPart) -> None:
         """Read the shard to its end, while nobody else is at work on it."""
         if not (part.directory / JOURNAL).exists():
             raise _damaged(part.directory / JOURNAL)
@@ -267,7 +267,9 @@ class _Spooled:
         if not all(row.state.has_ended for row in shown):
             self.unfinished.append(part.shard)
 
-    def _keep(self, part: _Part, place: _Place, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _keep(
+        self, part: _ShardPart, place: _TaskPlace, row: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         session = row["session_id"]
         if row["id"] != place.id or (session is not None and not _SESSION.fullmatch(session)):
             raise ValueError(place.id)

@@ -25,8 +25,7 @@ from agentcli.cli.options import (
 from agentcli.cli.redacting import exported
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
-from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, LocalEngine
-from agentcli.fleet.limits import Purse
+from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, LocalEngine, Purse
 from agentcli.fleet.report import BatchProgress, advice, summary, write_report
 from agentcli.fleet.results import Journal
 from agentcli.fleet.shards import Shard, merge_advice, merge_shards, part_of
