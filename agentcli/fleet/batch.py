@@ -26,7 +26,7 @@ from agentcli.fleet.limits import Bucket, Purse, Share
 from agentcli.fleet.results import BatchState, Journal, TaskStanding
 from agentcli.fleet.tasks import BatchTask
 
-__all__ = ["Batch", "BatchEnd", "BatchPlan", "BatchView", "Engine", "LocalEngine", "Purse"]
+__all__ = ["Batch", "BatchEnd", "BatchPlan", "BatchView", "Engine", "Journal", "LocalEngine"]
 Follow = Callable[[str, Mapping[str, Any]], Sequence[BatchTask]]
 LOCKED_S = 1.0
 KILLED_S = 1.0

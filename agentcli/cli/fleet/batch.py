@@ -25,9 +25,9 @@ from agentcli.cli.options import (
 from agentcli.cli.redacting import exported
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
-from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, LocalEngine, Purse
+from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, Journal, LocalEngine
+from agentcli.fleet.limits import Purse
 from agentcli.fleet.report import BatchProgress, advice, summary, write_report
-from agentcli.fleet.results import Journal
 from agentcli.fleet.shards import Shard, merge_advice, merge_shards, part_of
 from agentcli.fleet.tasks import BatchTask, TasksFile, check_template, read_tasks
 from agentcli.headless.errors import ExitCode
