@@ -90,6 +90,7 @@ EDIT = {
 }
 FIXED = "`total` counts quantities now, and **all 5 tests pass**.\n"
 _SECONDS = re.compile(r"\b\d+(?:\.\d)? s\b(?! ago)")
+_SLOW = re.compile(r"(?<=exit 0) · \d+(?:\.\d)? s\b")  # told of a command that took long
 # what the emulator does not know and would print
 _UNKNOWN = re.compile(rb"\x1b\[[<>=][0-9;]*[a-zA-Z]")
 _KNOWN = {2: [5], 22: [22, 25]}
@@ -177,7 +178,8 @@ def _row(screen: pyte.Screen, y: int) -> Text:
             strike=look.strikethrough,
             reverse=look.reverse or is_cursor,
         )
-        text = _SECONDS.sub("2 s", "".join(cell.data for cell, _ in run))
+        text = _SLOW.sub("", "".join(cell.data for cell, _ in run))
+        text = _SECONDS.sub("2 s", text)
         # words are placed, not blanks: some programs that draw SVG leave out leading blanks
         for word in re.findall(r"\S+|\s+", text):
             row.append(word, style if word.strip() or style.bgcolor or style.reverse else None)
