@@ -148,7 +148,7 @@ def test_the_command_trusts_nothing_but_what_it_has_shown(chat: Chat, hostile: P
     assert "Trusted, from" not in terminal.text()
     terminal.wait_for(IDLE)
     terminal.line("/trust yes")
-    terminal.wait_for("Trusted, from the next start")
+    terminal.wait_for("Trusted, from /reload or the next start")
     leave(terminal)
     assert not (hostile / "worse").exists()
 

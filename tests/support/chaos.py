@@ -113,10 +113,15 @@ class Chaos(ModelServer):
         await self._listen()
 
 
+_BRIDGE = '"Understood."'  # between two of the user's; no reply of the model
+
+
 def place_of(messages: list[dict[str, Any]]) -> tuple[int, int]:
     """(turn, step) of a history in any protocol: the newest prompt, the replies since."""
     steps, within = 0, False
     for message in reversed(messages):
+        if _BRIDGE in json.dumps(message):
+            continue
         by_model = message.get("role") in {"assistant", "model"} or message.get("type") in _BY_MODEL
         steps += by_model and not within
         within = by_model
