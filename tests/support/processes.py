@@ -21,11 +21,11 @@ def alive(pid: int) -> bool:
     return state not in {"Z", "X"}
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], what: str, bound_s: float = BOUND_S) -> None:
     """Poll until ``condition`` holds; fails after a generous bound."""
-    end = time.monotonic() + BOUND_S
+    end = time.monotonic() + bound_s
     while not condition():
-        assert time.monotonic() < end, f"waited {BOUND_S} s in vain: {what}"
+        assert time.monotonic() < end, f"waited {bound_s} s in vain: {what}"
         time.sleep(0.01)
 
 
