@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.batches import answers_in
-from tests.support.cli import agent_env, run_agent, spawn_agent
+from tests.support.batches import answers_in, processes_of
+from tests.support.cli import AGENT, agent_env, run_agent, spawn_agent
 from tests.support.model_server import ModelServer, Recorded
 from tests.support.processes import pids_in, wait_until
+from tests.support.pty_driver import Terminal
 from tests.support.replies import Call, Reply, call, calls, fails, say
 from tests.support.repositories import make_repository
 
@@ -222,3 +223,42 @@ def test_failed_steps_run_again_are_counted_once_and_say_what_they_failed_at(
     (run,) = steps_of(tmp_path)["one"]["runs"]
     assert run["state"] == "limit" and run["worktree"].startswith("batch-")
     assert "a limit was reached" in again.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+@pytest.mark.spec("SCALE-5")
+def test_ctrl_c_in_a_terminal_stops_a_pipeline_that_goes_on_in_worktrees(
+    model_server: ModelServer, tmp_path: Path, home: Path
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    steps = [f'[steps.s{n}]\nprompt = "step s{n}"\nworktree = true\n' for n in range(2)]
+    steps.append('[steps.last]\nneeds = ["s0", "s1"]\nprompt = "step last"\n')
+    (work / "p.toml").write_text("".join(steps))
+    make_repository(work)
+    held = threading.Event()
+    model_server.default = say("never said", hold=held)
+    args = ("pipeline", "run", "p.toml", "-o", "../out", "--yolo", "--sandbox", "off")
+    with Terminal([*AGENT, *args], agent_env(model_server), work) as terminal:
+        model_server.wait_for_requests(2, timeout=20)
+        terminal.send("\x03")
+        terminal.wait_for("no more tasks are started")
+        terminal.send("\x03")
+        assert terminal.wait_exit(20) == 130
+        assert "start again" in " ".join(terminal.text().split())
+    wait_until(lambda: not processes_of(home), "the steps end with their pipeline")
+    kills = Kills(model_server, set())
+    held.set()
+    done = run_agent(*args, env=agent_env(model_server), cwd=work, timeout=40)
+    assert done.code == 0, done.stderr
+    assert kills.ends == {"s0": 1, "s1": 1, "last": 1}
+    assert [path.name for path in work.glob("mark*")] == ["mark last"]
+    rows = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    names = {row["worktree"] for row in rows if "worktree" in row}
+    assert len(rows) == 3 and len(names) == 2 and not processes_of(home)
+    listed = run_agent("worktrees", "--format=json", env=agent_env(model_server), cwd=work)
+    trees = {tree["name"]: Path(tree["path"]) for tree in json.loads(listed.stdout)}
+    assert trees.keys() == names
+    marks = [path.name for tree in trees.values() for path in tree.glob("mark*")]
+    assert sorted(marks) == ["mark s0", "mark s1"]
