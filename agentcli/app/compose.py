@@ -62,7 +62,7 @@ from agentcli.engine.context.system_prompt import (
 )
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import plan_notice
-from agentcli.engine.parts import Lazy, SessionParts
+from agentcli.engine.parts import Lazy, SessionParts, retry_policy
 from agentcli.extensions.places import holds_instructions
 from agentcli.policy.decision import Policy
 from agentcli.process.sandbox import SessionSandbox
@@ -271,6 +271,7 @@ async def _build(
         max_steps=settings.max_steps if options.max_steps is None else options.max_steps,
         max_budget_usd=options.max_budget_usd,
         pause_usd=options.pause_usd,
+        retry=retry_policy(waits=not options.begins_missing),
         answer_check=answer_check,
         max_answers_without_tools=settings.max_answers_without_tools,
         gates=seams.gates,

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class SessionOptions:
     """What is asked for; ``None`` leaves it to the settings (CLI-3).
 
-    ``begins_missing``: where there is no session ``resume``, one with this id begins.
+    ``begins_missing``: where there is no session ``resume``, one with this id begins. Who asks for
+    that runs it again, so a rate limit is not waited for: the error says how long it lasts.
     """
 
     cwd: Path

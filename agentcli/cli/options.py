@@ -352,7 +352,7 @@ class RunOptions(SharedOptions):
         str | None,
         Option(
             "--session-id",
-            "Begin the session ID; where it exists already, bring it to its end, once.",
+            "Begin the session ID, or bring it to its end, once; no rate limit is waited for.",
             "ID",
         ),
     ] = None

@@ -87,6 +87,11 @@ class Attach(Protocol):
         """See ``app.files.attachments.attach``."""
 
 
+def retry_policy(*, waits: bool) -> RetryPolicy:
+    """The usual policy; unless it ``waits``, a rate limit ends the turn at once (SCALE-2)."""
+    return RetryPolicy() if waits else RetryPolicy(max_retry_after_s=0.0)
+
+
 @frozen
 class SessionParts:
     """What a session works with, the same for all of its turns.

@@ -32,6 +32,8 @@ LOCKED_S = 1.0
 KILLED_S = 1.0
 LONGEST_WAIT_S = 60.0
 MOST_LOCKED = 60
+MOST_REFUSED = 100
+"""Pauses that a provider named for one task, before they count as tries."""
 _RESULTS_S = 2.0
 _RESULTS_SHARE = 20.0
 _APPROVAL, _STORE, _TEMPORARY = 4, 74, 75
@@ -107,11 +109,12 @@ class BatchView(Protocol):
 
 @mutable
 class _Queued:
-    """A task in the line: tries and refused locks in this start; when it may start."""
+    """A task in the line: tries, pauses its provider named, locks in this start; its time."""
 
     task: BatchTask
     provider: str
     tries: int = 0
+    refused: int = 0
     locked: int = 0
     not_before: float = 0.0
 
@@ -388,10 +391,14 @@ class Batch:
             item.locked += reason != "paused"
             wait_s = 0.0 if reason == "paused" else LOCKED_S
             return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)
-        item.tries += 1
+        named_s = result.end.get("retry_after_s") if code == _TEMPORARY else None
+        if named_s and item.refused < MOST_REFUSED:
+            item.refused += 1
+        else:
+            item.tries += 1
         wait_s = 0.0
         if code == _TEMPORARY:
-            pause_s = bucket.refused(time.monotonic(), result.end.get("retry_after_s"))
+            pause_s = bucket.refused(time.monotonic(), named_s)
             who = item.provider or "the provider"
             self._view.says(f"{who} asks for a pause: its tasks wait {pause_s:.0f} s")
         elif was_killed:

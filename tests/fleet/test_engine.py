@@ -15,7 +15,7 @@ from agentcli.fleet.engine import LocalEngine, TaskCall, TaskResult
 from tests.support.batches import processes_of
 from tests.support.cli import agent_env
 from tests.support.model_server import ModelServer
-from tests.support.replies import call, say
+from tests.support.replies import call, fails, say
 
 
 @pytest.fixture
@@ -74,3 +74,15 @@ def test_a_prompt_of_any_size_arrives_and_what_cannot_start_says_why(
     assert wrong.exit_code == 2 and "--effort huge" in wrong.end["result"]
     nowhere = run(task(tmp_path / "gone", "hello"))
     assert nowhere.exit_code is None and "No such file or directory" in nowhere.problem
+
+
+@pytest.mark.spec("SCALE-2")
+def test_a_rate_limit_is_told_at_once_so_that_others_wait_as_well(
+    service: ModelServer, tmp_path: Path
+) -> None:
+    service.add(fails(429, retry_after="25"), "after the pause")
+    wanted = task(tmp_path, "hello")
+    refused = run(wanted)
+    assert refused.exit_code == 75 and refused.end["retry_after_s"] == 25
+    assert len(service.requests) == 1
+    assert run(wanted).end["result"] == "after the pause"
