@@ -478,14 +478,15 @@ class _PipelineReading:
         """Each after those that it needs, else in the order of the file."""
         by_name = {step.name: step for step in steps}
         graph = {s.name: [each for each in s.needs if each in by_name] for s in steps}
-        try:
-            TopologicalSorter(graph).prepare()
-        except CycleError as error:
-            circle = list(reversed(error.args[1]))
+        left = {name: list(needs) for name, needs in graph.items()}
+        while circle := _circle_in(left):
             first = min(circle, key=list(by_name).index)
             at = circle.index(first)
             turned = [*circle[at:-1], *circle[:at], first] if at else circle
             self._say(("steps", first), f"waits for itself: {' needs '.join(turned)}")
+            for name in circle:  # so that another is found
+                left[name] = [each for each in left[name] if each not in circle]
+        if left != graph:
             return ()
         placed: dict[str, Step] = {}
         while len(placed) < len(by_name):
@@ -514,6 +515,15 @@ class _PipelineReading:
         while where and where not in self._lines:
             where = where[:-1]
         return self._lines.get(where, 0)
+
+
+def _circle_in(graph: Mapping[str, Sequence[str]]) -> list[str]:
+    """Steps that wait for each other, the first again at the end; empty where none do."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
 
 
 def _walk(here: ValueShape, path: Sequence[str | int], place: str) -> ValueShape:

@@ -284,9 +284,13 @@ prompt = "x"
 [steps.c]
 needs = ["b"]
 prompt = "x"
+[steps.alone]
+needs = ["alone", "c"]
+prompt = "x"
 """
     assert mistakes(tmp_path, text) == [
-        "line 3: steps.a: waits for itself: a needs c needs b needs a"
+        "line 3: steps.a: waits for itself: a needs c needs b needs a",
+        "line 11: steps.alone: waits for itself: alone needs alone",
     ]
 
 
