@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -29,8 +28,6 @@ from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
 from tests.support.replies import call, say
 
-# tasks and kills: with BATCH_CAMPAIGN=1 the whole campaign, else a tenth of it
-CAMPAIGN = (200, 10) if os.environ.get("BATCH_CAMPAIGN") else (20, 3)
 ROW = Path(agentcli.fleet.__file__).with_name("results.schema.json")
 
 
@@ -74,10 +71,12 @@ def test_a_batch_that_is_killed_goes_on_and_no_task_is_done_twice(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.spec("SCALE-2")
+@pytest.mark.parametrize(
+    ("count", "kills"), [(20, 3), pytest.param(200, 10, marks=pytest.mark.campaign)]
+)
 def test_tasks_in_worktrees_killed_at_any_moment_are_all_done_once(
-    model_server: ModelServer, work: Path, home: Path
+    model_server: ModelServer, work: Path, home: Path, count: int, kills: int
 ) -> None:
-    count, kills = CAMPAIGN
     chance = random.Random(count)
     Service(model_server, fault_each=20, command_each=1)
     for line in (

@@ -94,7 +94,14 @@ def suite() -> tuple[str, str]:
     return str(node), str(program)
 
 
-@pytest.mark.parametrize(("revision", "scenario"), REQUIRED, ids=lambda value: value)
+@pytest.mark.parametrize(
+    ("revision", "scenario"),
+    [
+        pytest.param(*case, marks=pytest.mark.campaign if number % 10 else ())
+        for number, case in enumerate(REQUIRED)
+    ],
+    ids=lambda value: value,
+)
 def test_the_client_conforms(
     suite: tuple[str, str], tmp_path: Path, revision: str, scenario: str
 ) -> None:

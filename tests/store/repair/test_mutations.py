@@ -48,7 +48,13 @@ def test_a_session_goes_on_after_damage(whole: Path, tmp_path: Path, seed: int) 
 
 @pytest.mark.slow
 @pytest.mark.spec("REC-7", "FAIL-3")
-@pytest.mark.parametrize("start", range(0, 500, BATCH))
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(start, marks=pytest.mark.campaign if start % 250 else ())
+        for start in range(0, 500, BATCH)
+    ],
+)
 def test_a_session_goes_on_after_any_of_a_thousand_damages(
     whole: Path, tmp_path: Path, start: int
 ) -> None:
