@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +101,7 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
         jobs = DEFAULT_JOBS if jobs is None else jobs
         if not 1 <= jobs <= MOST_JOBS:
             raise UsageError(f"--jobs {jobs} is not valid", f"give a number from 1 to {MOST_JOBS}")
-        common = _checked(self)
+        common = checked(self)
         return BatchPlan(
             tasks,
             jobs,
@@ -179,7 +179,7 @@ def batch(options: BatchOptions) -> int:
     try:
         tasks = part_of(journal, tasks, shard, exported)
         end, code = run_all(replace(plan, tasks=tasks), journal, options)
-        write_report(journal, tasks, session_page, exported)
+        make_report(journal, tasks, session_page)
     finally:
         journal.close()
     _print_end(end, directory, advice(end), options)
@@ -215,7 +215,7 @@ def _print_end(end: BatchEnd, directory: Path, line: str, options: BatchOptions)
 # --- what is asked for ---------------------------------------------------------------------------
 
 
-def _checked(options: ManyOptions) -> RunOptions:
+def checked(options: ManyOptions) -> RunOptions:
     """What every task gets, checked as ``agent run`` would."""
     common = RunOptions(**{name: getattr(options, name) for name in (*_PASSED_ON, *_OWN)})
     common.check()
@@ -273,6 +273,13 @@ def _default_model() -> str:
 
 
 # --- what happens meanwhile ----------------------------------------------------------------------
+
+
+def make_report(
+    journal: Journal, tasks: Sequence[BatchTask], page_of: Callable[[str], str | None]
+) -> None:
+    """Write the page of all tasks, and those of the sessions that ``page_of`` knows; no keys."""
+    write_report(journal, tasks, page_of, exported)
 
 
 def run_all(

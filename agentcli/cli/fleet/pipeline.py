@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
-from agentcli.cli.fleet.batch import ManyOptions, run_all
+from agentcli.cli.fleet.batch import ManyOptions, checked, make_report, run_all
 from agentcli.cli.listing import print_json, print_table
 from agentcli.cli.options import choice
-from agentcli.cli.redacting import exported
+from agentcli.cli.session_request import settings_in_force
 from agentcli.cli.switching.exports import session_page
-from agentcli.domain.errors import UsageError
-from agentcli.fleet.report import advice, summary, write_report
+from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.fleet.report import advice, summary
 from agentcli.fleet.results import Journal, write_whole
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import write_error_line, write_out
-from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
     from agentcli.fleet.pipeline.file import StepPipeline
@@ -87,19 +87,20 @@ def run_pipeline(options: PipelineRunOptions) -> int:
 
     pipeline = options.pipeline()
     plan = options.batch_plan(())
+    _check_agents(pipeline, options)
     directory = Path(options.output or f"{Path(options.file).stem}.pipeline").expanduser()
     journal = Journal.open(directory.absolute())
 
     def say(text: str) -> None:
         if not options.quiet:
-            write_error_line(clean_line(text))
+            write_error_line(text)
 
     try:
         progress = PipelineProgress(pipeline, Path.cwd())
         tasks = PipelineTasks(progress, journal.tasks.keys(), say)
         plan = replace(plan, tasks=tasks.first(), follow=tasks.follow)
         end, code = run_all(plan, journal, options, pipeline.max_budget_usd)
-        write_report(journal, tasks.tasks, session_page, exported)
+        make_report(journal, tasks.tasks, session_page)
         write_whole(directory.absolute() / STEPS, iter([steps_json(tasks)]))
     finally:
         journal.close()
@@ -120,6 +121,26 @@ def run_pipeline(options: PipelineRunOptions) -> int:
     if (line := advice(end)) and not options.quiet:
         write_error_line(line)
     return code
+
+
+def _check_agents(pipeline: StepPipeline, options: PipelineRunOptions) -> None:
+    """Raise ``ConfigError`` if a step that works here names an agent that is not there."""
+    steps = [step for step in pipeline.steps if step.settings.agent and step.cwd is None]
+    if not steps or options.engine != "local":
+        return
+    from agentcli.app.extensions.found import find_extensions
+
+    settings, _ = settings_in_force(checked(options))
+    known = asyncio.run(find_extensions(settings, Path.cwd())).agents
+    listed = ", ".join(sorted(known)) or "none"
+    wrong = tuple(
+        f"line {step.line}: steps.{step.name}.agent: there is no agent {step.settings.agent}"
+        f" (there are: {listed})"
+        for step in steps
+        if (step.settings.agent or "").strip().lower() not in known
+    )
+    if wrong:
+        raise ConfigError(f"{options.file} cannot run", "correct it; nothing has run", wrong)
 
 
 APP = new_app("Run steps that use what earlier ones found, from a TOML file.")

@@ -262,3 +262,22 @@ def test_ctrl_c_in_a_terminal_stops_a_pipeline_that_goes_on_in_worktrees(
     assert trees.keys() == names
     marks = [path.name for tree in trees.values() for path in tree.glob("mark*")]
     assert sorted(marks) == ["mark s0", "mark s1"]
+
+
+@pytest.mark.spec("SCALE-5")
+def test_an_agent_that_is_not_there_is_told_before_anything_runs(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    agents = tmp_path / "home" / ".agents" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "writer.md").write_text("---\ndescription: x\n---\nWrite.\n")
+    text = '[steps.a]\nprompt = "A"\nagent = "writer"\n[steps.b]\nneeds = ["a"]\nprompt = "B"\n'
+    (tmp_path / "p.toml").write_text(text + 'agent = "wirter"\n')
+    model_server.default = lambda _: say("Done.")
+    args = ("pipeline", "run", "p.toml", "-o", "out")
+    env = agent_env(model_server, HOME=str(tmp_path / "home"))
+    done = run_agent(*args, env=env, cwd=tmp_path)
+    assert done.code == 78 and not model_server.requests
+    assert "line 4: steps.b.agent: there is no agent wirter (there are: writer)" in done.stderr
+    (tmp_path / "p.toml").write_text(text)
+    assert run_agent(*args, env=env, cwd=tmp_path).code == 0
