@@ -109,6 +109,7 @@ def review(server: ModelServer | None, cwd: Path, *args: str, **more: Any) -> Fi
     return run_agent("review", *args, env=agent_env(server, **more), cwd=cwd)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-17", "SEC-10")
 def test_findings_are_sorted_checked_and_written_in_three_shapes(
     model_server: ModelServer, project: Path
@@ -176,6 +177,7 @@ def test_findings_are_sorted_checked_and_written_in_three_shapes(
     assert more.stdout == "Fixed.\n", more.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-17")
 def test_the_worked_example_of_the_documentation(
     model_server: ModelServer, tmp_path: Path, home: Path

@@ -283,6 +283,7 @@ def test_a_signal_that_was_ignored_at_the_start_stays_ignored(work: Path) -> Non
     assert (process.returncode, out) == (0, "fine\n")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-12")
 @pytest.mark.parametrize("output", FORMATS)
 def test_a_reader_that_leaves_ends_the_run_quietly(output: str, work: Path) -> None:

@@ -235,6 +235,7 @@ def test_the_overview_has_first_what_others_use(shop: Shop) -> None:
 # --- what has changed --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 @pytest.mark.parametrize(
     "is_told", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["watched", "looked at"]
@@ -318,6 +319,7 @@ worker.main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3", "SEC-13")
 def test_a_file_that_ends_the_process_that_reads_it_is_left_out_alone(
     shop: Shop, monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.sampled
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1", "UI-9", "CAN-13")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_answer_is_shown_while_it_comes_and_the_exit_says_how_to_come_back(

@@ -24,6 +24,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_a_model_asks_the_map_without_having_been_offered_it(project: Path) -> None:
     replies = [

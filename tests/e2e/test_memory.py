@@ -139,6 +139,7 @@ def test_what_waits_is_confirmed_in_the_chat_and_survives_a_kill(
     assert "memory of" in found.stdout and FACT in found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-1", "CTX-2", "REC-1")
 def test_a_killed_session_is_remembered_and_a_resumed_one_keeps_its_prefix(
     model_server: ModelServer, work: Path
@@ -168,6 +169,7 @@ def test_a_killed_session_is_remembered_and_a_resumed_one_keeps_its_prefix(
     assert "it rains" in system_of(model_server.requests[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-1", "SEC-1")
 def test_a_clone_knows_and_a_directory_that_claims_the_remote_joins_by_command(
     model_server: ModelServer, chat: Chat, tmp_path: Path, work: Path

@@ -28,6 +28,7 @@ def agent(root: Path, *args: str) -> Finished:
     return run_agent(*args, env=dict(os.environ), cwd=root)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-1", "CLI-9", "CLI-14")
 def test_a_run_in_a_worktree_and_the_way_back(root: Path, home: Path) -> None:
     state = home / "agentcli"
@@ -105,6 +106,7 @@ def test_a_start_that_is_interrupted_while_git_works(
     assert traces(root, home / "agentcli") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-14", "SCALE-1")
 def test_a_chat_in_a_worktree(
     work: Path, home: Path, chat: Chat, model_server: ModelServer

@@ -48,6 +48,7 @@ def test_interleaved_calls_keep_their_own_arguments_and_the_order_they_began_in(
     assert (message.provider, message.model) == ("p", "m")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13", "OPS-1")
 @pytest.mark.parametrize(
     "endless",

@@ -78,6 +78,7 @@ def test_how_the_text_is_cut_into_pieces_makes_no_difference(
     assert screens(*replies, cuts=cuts) == screens(*replies, cuts=[1])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("STR-7")
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6), st.integers(0, 6), CUTS)

@@ -198,6 +198,7 @@ class _Leaves:
         return ""
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-6", "UI-7")
 @pytest.mark.parametrize("kind", ["boolean", "string", "integer"])
 def test_a_user_who_does_not_answer_has_not_agreed_to_what_the_server_would_like(kind: str) -> None:

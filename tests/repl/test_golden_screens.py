@@ -45,6 +45,7 @@ def test_a_stream_with_something_queued_and_something_typed(start: Start, size: 
     check(terminal, "streaming", size)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-2")
 def test_a_running_command(start: Start, size: Size) -> None:
     terminal = begin(start, size)

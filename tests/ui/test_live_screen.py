@@ -160,6 +160,7 @@ def test_at_thirty_frames_a_second_the_bytes_are_near_those_of_the_text() -> Non
     assert terminal.written - begun < 2.5 * len(text)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 def test_a_line_without_end_neither_fills_the_region_nor_the_memory() -> None:
     screen, terminal = make(40, 24)

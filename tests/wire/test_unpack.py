@@ -56,6 +56,7 @@ def test_several_codings_or_an_unknown_one_are_refused_by_name(lines: list[str])
     assert str(caught.value).isprintable() and len(str(caught.value)) < 120
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13")
 def test_a_bomb_is_given_up_beyond_a_ratio_and_held_in_slices_until_then() -> None:
     packed = bomb(b"", b"x", 5000)

@@ -47,6 +47,7 @@ def test_invalid_arguments_name_the_tool_the_fields_and_what_was_received() -> N
     assert "nothing" in invalid({}, ("path", "Field required"))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-11")
 @settings(max_examples=60)
 @given(
@@ -159,6 +160,7 @@ def test_nested_fields_have_their_own_type_and_an_unknown_one_brings_the_list_of
     assert "Fields of plan: todos: array" in text
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-9", "LOOP-11")
 @pytest.mark.parametrize(
     ("received", "parts"),

@@ -110,6 +110,7 @@ def test_what_was_written_sloppily_is_read_as_it_was_meant(
     assert json.dumps(found) == json.dumps(value)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-9")
 @settings(max_examples=200, deadline=None)
 @given(OBJECTS, st.data())
@@ -240,6 +241,7 @@ PLAIN = st.dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-9")
 @settings(max_examples=400, deadline=None)
 @given(PLAIN, st.data())

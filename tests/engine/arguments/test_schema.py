@@ -171,6 +171,7 @@ def test_an_odd_or_endless_schema_costs_bounded_work(schema: dict[str, Any]) -> 
         assert found == value or checked.satisfied_by(found), value
 
 
+@pytest.mark.slow
 def test_a_huge_value_is_left_alone() -> None:
     value = ["1"] * 200_000
     assert Schema({"type": "array", "items": {"type": "integer"}}).coerced(value) is value
@@ -366,6 +367,7 @@ def test_a_wrong_or_missing_value_is_told_by_field_type_and_size(name: str, fiel
         assert re.search(rf"- {field}: (Field required \(expected |is missing: )", missing)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.spec("LOOP-11", "SEC-13")
 @every_tool

@@ -98,6 +98,7 @@ def test_repair_keeps_what_it_can_and_says_what_it_cannot(tmp_path: Path) -> Non
     assert check(path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-7")
 @pytest.mark.parametrize("seed", range(25))
 def test_whatever_bytes_were_hit_the_repaired_session_is_sound(path: Path, seed: int) -> None:
