@@ -149,6 +149,7 @@ class Graph:
             (name, MAX_USES),
         ).fetchall()
         resolver.learn_imports(name)
+        ids = {row.id for row in wanted}
         languages = {row[4] for row in rows}
         fitting = {language: Alike(alike, language) for language in languages}
         for *place, text in rows:
@@ -156,10 +157,10 @@ class Graph:
             there = fitting[use.language]
             for some in ([n] for n in lines) if use.depends_on_line(there) else (lines,):
                 meant = resolver.meant(there, use, some[0])
-                for row in meant.sure:
-                    sure[row.id][use.path].update(some)
-                for row in meant.maybe:
-                    maybe[row.id][use.path].update(some)
+                for found, rows_meant in ((sure, meant.sure), (maybe, meant.maybe)):
+                    for row in rows_meant:
+                        if row.id in ids:
+                            found[row.id][use.path].update(some)
         return {
             row.id: SymbolUses(
                 row.symbol, _used(sure[row.id]), len(alike) - 1, _used(maybe[row.id])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from io import TextIOWrapper
 from typing import NamedTuple
@@ -69,6 +69,8 @@ class Alike:
         self.members = [row for row in self.rows if row.kind in MEMBERS]
         self.free = [row for row in self.rows if row.kind not in MEMBERS]
         self.top = [row for row in self.free if not row.container]
+        self.by_class = _by_class(self.rows)
+        self.members_by_class = _by_class(self.members)
         self.nested_in = {row.file for row in self.free if row.container}
         self._of_file: dict[int, list[SymbolRow]] = defaultdict(list)
         self._of_word: dict[str, list[tuple[str, SymbolRow]]] = defaultdict(list)
@@ -93,6 +95,13 @@ class Alike:
                 if not package or package in imports:
                     found[row.id] = row
         return list(found.values())
+
+
+def _by_class(rows: Rows) -> dict[str, list[SymbolRow]]:
+    found: dict[str, list[SymbolRow]] = {}
+    for row in rows:
+        found.setdefault(row.container, []).append(row)
+    return found
 
 
 class FileUse(NamedTuple):
@@ -301,20 +310,19 @@ class Resolver:
         if use.owner == TEXT:
             found = Meant()
         elif use.is_inside:
-            found = self._of_itself(alike.members, use, line)
+            found = self._of_itself(alike.members_by_class, use, line)
         elif use.owner:
             found = self._of_named(alike, use)
         return self._unknown(alike, use) if found is None else found
 
-    def _of_itself(self, members: Rows, use: FileUse, line: int) -> Meant | None:
+    def _of_itself(self, by_class: Mapping[str, Rows], use: FileUse, line: int) -> Meant | None:
         """Of ``self`` or ``super()``; nothing outside of a class."""
         around = self._around(use.file, line)
         if not around:
             return None
         if use.owner not in _ABOVE:
-            return self._inherited(members, (around,), use)
-        others = [row for row in members if row.container != around]
-        return self._inherited(others, self._bases_of(around), use)
+            return self._inherited(by_class, (around,), use)
+        return self._inherited(by_class, self._bases_of(around), use, but=around)
 
     def _of_named(self, alike: Alike, use: FileUse) -> Meant | None:
         """Of a class or a module by its name; nothing where the name tells nothing."""
@@ -324,7 +332,7 @@ class Resolver:
         is_near = imported or use.language not in _BY_IMPORT
         is_near = is_near or any(name == owner for *_, name in self._classes_in(use.file))
         if is_class and is_near:
-            found = self._inherited(alike.rows, (owner,), use)
+            found = self._inherited(alike.by_class, (owner,), use)
             if found.sure or found.maybe:
                 return found
         if not imported:
@@ -338,18 +346,22 @@ class Resolver:
         self._around(file, 0)
         return self._classes[file]
 
-    def _inherited(self, rows: Rows, start: Iterable[str], use: FileUse) -> Meant:
-        """What a member of these classes means: theirs or the next above, maybe an override."""
-        by_class: dict[str, list[SymbolRow]] = defaultdict(list)
-        for row in rows:
-            by_class[row.container].append(row)
+    def _inherited(
+        self, by_class: Mapping[str, Rows], start: Iterable[str], use: FileUse, *, but: str = ""
+    ) -> Meant:
+        """What a member of these classes, ``but`` one, means: theirs or the next above.
+
+        It may mean an override too.
+        """
         first = set(start)
         below: list[SymbolRow] = []
-        if len(by_class) <= _MAX_OVERRIDES:
-            for name in sorted(by_class.keys() - first):
+        others = by_class.keys() - {but} if but else by_class.keys()
+        if len(others) <= _MAX_OVERRIDES:
+            for name in sorted(others - first):
                 below += by_class[name] if first & self._above(name) else ()
         for level in self._levels(first):
-            here = [row for name in sorted(level) for row in by_class.get(name, ()) if name]
+            names = sorted(level - {"", but})
+            here = [row for name in names for row in by_class.get(name, ())]
             if here:
                 found = self._best(here, use)
                 return Meant(found.sure, (*found.maybe, *below))
