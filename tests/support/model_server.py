@@ -115,6 +115,8 @@ class ModelServer:
         ready.set()
         await self._stop.wait()
         self._server.close()
+        for _ in range(3):  # what was accepted just now begins, so that it can be ended
+            await asyncio.sleep(0)
         for task in tuple(self._connections):
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
