@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agentcli.app.worktrees.book import Stay, TreeInUse, Worktrees
-from agentcli.app.worktrees.repository import common_directory, repository_at
+from agentcli.app.worktrees.repository import clear_left_locks, common_directory, repository_at
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import AgentError, ConfigError, UsageError
 from tests.support.repositories import git, make_repository, traces
@@ -336,6 +338,64 @@ def test_what_may_not_be_written_can_be_removed(trees: Worktrees, root: Path) ->
 
 
 # --- kills -----------------------------------------------------------------------------------
+
+_KILLED_GIT = """#!/bin/sh
+case " $* " in
+*" branch -D "*)
+    echo old > "{common}/packed-refs.lock"
+    mkdir -p "{common}/refs/heads/agent"
+    echo old > "{common}/refs/heads/agent/fix.lock"
+    kill -9 $PPID
+    exit 1 ;;
+esac
+exec {git} "$@"
+"""
+
+
+def _kill_in_git(trees: Worktrees, root: Path, tmp_path: Path) -> None:
+    """Leave the worktree ``fix`` in a process that is killed with its git, whose locks stay."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "git").write_text(_KILLED_GIT.format(common=root / ".git", git=shutil.which("git")))
+    (tools / "git").chmod(0o755)
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, "99999", str(root)],
+        check=False,
+        capture_output=True,
+        env=os.environ | {"PATH": path},
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert (root / ".git/packed-refs.lock").exists()
+
+
+@pytest.mark.spec("SCALE-1")
+def test_locks_of_a_git_that_was_killed_are_in_nobodys_way(
+    trees: Worktrees, root: Path, state: Path, tmp_path: Path
+) -> None:
+    git(root, "branch", "packed")
+    git(root, "pack-refs", "--all")
+    _kill_in_git(trees, root, tmp_path)
+    other = enter(trees, root, "other")
+    assert trees.leave(other) is None
+    assert trees.leave(enter(trees, root, "fix")) is None
+    assert list((root / ".git").rglob("*.lock")) == []
+    assert traces(root, state) == {}
+
+
+def test_only_locks_of_that_time_and_place_are_taken_away(root: Path, tmp_path: Path) -> None:
+    common, now = root / ".git", time.time()
+    older, theirs = common / "packed-refs.lock", tmp_path / "heads"
+    older.touch()
+    os.utime(older, (now - 100, now - 100))
+    theirs.mkdir()
+    (theirs / "fix.lock").touch()
+    (common / "refs/heads/agent").symlink_to(theirs)
+    (common / "config.lock").touch()
+    clear_left_locks(common, "agent/fix", now)
+    assert older.exists() and (theirs / "fix.lock").exists()
+    assert not (common / "config.lock").exists()
+
 
 _KILLED = """
 import os, signal, sys

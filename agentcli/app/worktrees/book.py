@@ -42,6 +42,7 @@ from agentcli.app.worktrees.repository import (
     Worktree,
     by_directory,
     checked_name,
+    clear_left_locks,
     commit_of,
     common_directory,
     entries,
@@ -385,7 +386,7 @@ class Worktrees:
             start = ("-b", branch, str(path), base) if not earlier else (str(path), branch)
             add = ("worktree", "add", "--quiet", "--no-checkout", "--lock")
             self._clear_half_made(tree)
-            with self._alone(path) as handle:
+            with self._alone(tree) as handle:
                 plain.change(
                     *(*add, "--reason", _reason(tree), *start),
                     keep_open=(lock.handle, handle),
@@ -420,7 +421,7 @@ class Worktrees:
                 return replace(self.state(stay.tree, is_ours=True), in_use=True)
             state = self.state(stay.tree, is_ours=True)
             if state.problem or state.commits >= MAX_COMMITS:  # another may have been in git's way
-                with self._alone(stay.tree.path):
+                with self._alone(stay.tree):
                     state = self.state(stay.tree, is_ours=True)
             if not state.is_clean:
                 return state
@@ -517,12 +518,14 @@ class Worktrees:
             for end in ("", "-wal", "-shm"):
                 file.with_name(file.name + end).unlink(missing_ok=True)
             file.with_suffix(".lock").unlink(missing_ok=True)
-        with self._alone(tree.path):
-            self._unlink(tree, with_commits=with_commits, keep_branch=keep_branch)
+        with self._alone(tree) as handle:
+            self._unlink(tree, handle, with_commits=with_commits, keep_branch=keep_branch)
         for file in (_unfinished(self._record_of(tree)), self._record_of(tree)):
             file.unlink(missing_ok=True)
 
-    def _unlink(self, tree: Worktree, *, with_commits: bool, keep_branch: bool) -> None:
+    def _unlink(
+        self, tree: Worktree, handle: int, *, with_commits: bool, keep_branch: bool
+    ) -> None:
         git = find_git(tree.root)
         for admin in _admin_directories(tree):
             for each in sorted(entries(admin), key=lambda path: _BY_WHICH_KNOWN.find(path.name)):
@@ -534,7 +537,7 @@ class Worktrees:
             ours = by_directory(git, tree.repository)
             tip = commit_of(ours, f"refs/heads/{tree.branch}")
             if tip and (with_commits or not commits_only_there(ours, tree, (tip,))):
-                ours.change("branch", "-D", "--quiet", "--", tree.branch)
+                ours.change("branch", "-D", "--quiet", "--", tree.branch, keep_open=(handle,))
 
     def _clear_half_made(self, beside: Worktree) -> None:
         """Take back what others in the repository had begun to make or remove when they died.
@@ -557,13 +560,14 @@ class Worktrees:
                     lock.release()
 
     @contextlib.contextmanager
-    def _alone(self, path: Path) -> Iterator[int]:
-        """Nobody else of us changes which worktrees the repository of the one at ``path`` has.
+    def _alone(self, tree: Worktree) -> Iterator[int]:
+        """Nobody else of us changes which worktrees the repository of ``tree`` has.
 
         Git cannot bear that: it fails where it finds a worktree that another has begun to make.
-        Raises ``ConfigError``.
+        The file of the lock names the branch until that has gone well: a git that was killed in
+        it may have left locks of its own. Raises ``ConfigError``.
         """
-        file = self._records / path.parent.name / _REPOSITORY_LOCK
+        file = self._records / tree.path.parent.name / _REPOSITORY_LOCK
         try:
             lock = _TreeLock.take(file, patience_s=GIT_TIMEOUT_S)
         except OSError as error:
@@ -571,9 +575,16 @@ class Worktrees:
         if lock is None:
             raise ConfigError(f"{file} was locked for too long", "is git waiting for something?")
         try:
+            if left := os.read(lock.handle, _MAX_RECORD_BYTES):
+                begun_at = os.fstat(lock.handle).st_mtime
+                clear_left_locks(tree.repository, os.fsdecode(left), begun_at)
+            os.ftruncate(lock.handle, 0)
+            os.lseek(lock.handle, 0, os.SEEK_SET)
+            os.write(lock.handle, os.fsencode(tree.branch))
             yield lock.handle
-        finally:
             lock.release(remove=True)
+        finally:
+            lock.release()
 
     def _tidy(self, tree: Worktree) -> None:
         for folder in (self._record_of(tree).parent, tree.path.parent):

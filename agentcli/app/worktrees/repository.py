@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
+import time
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from agentcli.app.files.safe_git import SafeGit, find_git
@@ -18,6 +21,8 @@ MAX_NAME = 100
 _MAX_NAME_BYTES = 200  # a file's name has at most 255, and some go before and after it
 MAKING, READY, REMOVING = "making", "ready", "removing"
 _MAX_OUTPUT = 100_000
+_STANDS_S = 2.0  # nothing that a working git writes stands still that long
+_PATIENCE_S = 30.0
 
 
 @frozen
@@ -137,6 +142,37 @@ def commit_of(git: SafeGit, name: str) -> str:
     """The id of the commit ``name``; empty when there is none."""
     found = git.output("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", limit=1000)
     return os.fsdecode(found or b"").strip()
+
+
+def clear_left_locks(repository: Path, branch: str, since: float) -> None:
+    """Take away the locks of a git that was killed at work on ``branch``, begun at ``since``.
+
+    Every other git would wait for them in vain. Those of one that lives do not stand still.
+    """
+    names = ("packed-refs.new", "packed-refs.lock", "config.lock", f"refs/heads/{branch}.lock")
+    until = time.monotonic() + _PATIENCE_S
+    left: dict[Path, tuple[float, int]] | None = None
+    stands_since = 0.0
+    while left != {} and time.monotonic() < until:
+        now = {file: made for name in names if (made := _made(file := repository / name, since))}
+        if now != left:
+            left, stands_since = now, time.monotonic()
+        elif time.monotonic() - stands_since >= _STANDS_S:
+            for file in left:
+                with suppress(OSError):
+                    file.unlink()
+            return
+        time.sleep(0.05)
+
+
+def _made(file: Path, since: float) -> tuple[float, int] | None:
+    """When it was written, and which it is; ``None`` for an older one or where a link leads."""
+    try:
+        found = file.lstat()
+        is_there = stat.S_ISREG(found.st_mode) and file.parent.resolve(strict=True) == file.parent
+    except OSError:
+        return None
+    return (found.st_mtime, found.st_ino) if is_there and found.st_mtime >= since - 1 else None
 
 
 def key_of(repository: Path) -> str:
