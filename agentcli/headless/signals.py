@@ -1,9 +1,8 @@
 """What ends a run from outside where no event loop can hear of it (CLI-5, CLI-6, OPS-1, CLI-12).
 
 Before the loop runs: signals and ``--timeout``. While it runs: a write to a pipe that nobody reads
-blocks the whole loop. Laws: a signal is never lost; only a write that was under way when a signal
-came, and still is ``PATIENCE_S`` later, is given up, as if the reader had left; nothing heavy is
-imported here.
+blocks the whole loop. Laws: a signal is never lost; once one has come, a write that takes longer
+than ``PATIENCE_S`` is given up, as if the reader had left; nothing heavy is imported here.
 """
 
 from __future__ import annotations
@@ -91,24 +90,24 @@ def alarm(timeout_s: float | None) -> Iterator[None]:
 
 
 class StalledWrites:
-    """Runs writes, and knows which of them a signal has to wait for."""
+    """Runs writes; once a signal has come it gives up the one that takes too long."""
 
     def __init__(self) -> None:
-        self._number = 0
         self._is_writing = False
-        self._suspect = 0
+        self._is_stopping = False
 
     def run(self, write: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call ``write`` with the rest; raises ``BrokenPipeError`` when it is given up."""
-        self._number += 1
         self._is_writing = True
+        if self._is_stopping:
+            self._wait_no_longer()
         try:
             write(*args, **kwargs)
         finally:
             self._is_writing = False
 
     def watch(self, number: int) -> None:
-        """Look at the write under way when signal ``number`` comes.
+        """Wait no longer than ``PATIENCE_S`` for a write once signal ``number`` has come.
 
         Call it after ``loop.add_signal_handler``, whose handler the loop still gets to run: the
         one set here is called also while a system call blocks.
@@ -116,11 +115,14 @@ class StalledWrites:
         signal.signal(number, self._on_signal)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self._is_writing and self._suspect != self._number:
-            self._suspect = self._number
-            signal.signal(signal.SIGALRM, self._on_alarm)
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._wait_no_longer()
+
+    def _wait_no_longer(self) -> None:
+        signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
 
     def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
-        if self._is_writing and self._suspect == self._number:
+        if self._is_writing:
             raise BrokenPipeError(errno.EPIPE, "the reader of the output does not read")

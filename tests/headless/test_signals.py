@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import signal
 import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agentcli.headless import signals
 from agentcli.headless.signals import StalledWrites
 from tests.support.cli import AGENT, agent_env
 from tests.support.model_server import ModelServer
@@ -21,6 +24,16 @@ from tests.support.replies import say
 pytestmark = pytest.mark.sampled
 
 FULL_PIPE_BYTES = 49_152  # of 65,536: what is written in pieces leaves pages partly empty
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Those of this process are as before in the end."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGALRM)}
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def waiting_bytes(descriptor: int) -> int:
@@ -55,6 +68,34 @@ def test_a_signal_ends_a_run_whose_reader_does_not_read(
             process.kill()
 
 
+@pytest.mark.spec("CLI-12", "OPS-1")
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_a_write_is_given_up_whether_it_began_before_the_signal_or_after_it(
+    monkeypatch: pytest.MonkeyPatch, *, is_under_way: bool
+) -> None:
+    monkeypatch.setattr(signals, "PATIENCE_S", 0.01)
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        if is_under_way:
+            signal.raise_signal(signal.SIGUSR1)
+        while True:
+            os.write(writer, bytes(65_536))
+
+    try:
+        writes = StalledWrites()
+        writes.watch(signal.SIGUSR1)
+        if not is_under_way:
+            signal.raise_signal(signal.SIGUSR1)
+        with pytest.raises(BrokenPipeError, match="does not read"):
+            writes.run(write)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.usefixtures("handlers")
 def test_a_write_that_ends_by_itself_is_left_alone_and_what_it_raises_comes_out() -> None:
     writes = StalledWrites()
     done: list[str] = []
@@ -65,18 +106,15 @@ def test_a_write_that_ends_by_itself_is_left_alone_and_what_it_raises_comes_out(
 
     with pytest.raises(BrokenPipeError):
         writes.run(fails)
-    before = signal.getsignal(signal.SIGUSR1)
-    try:
-        writes.watch(signal.SIGUSR1)
-        signal.raise_signal(signal.SIGUSR1)
-        writes.run(lambda: done.append("two"))
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    writes.watch(signal.SIGUSR1)
+    signal.raise_signal(signal.SIGUSR1)
+    writes.run(lambda: done.append("two"))
     assert done == ["one", "two"]
 
 
 DROPPED = """
 import os, signal
+from agentcli.headless import signals
 from agentcli.headless.signals import dropped_signal, raise_on_signals
 
 class Finalized:
