@@ -8,6 +8,7 @@ others are ``slow``.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -24,6 +25,12 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "CI", "PYTHO
 # how long an example takes on a busy machine is no fault
 settings.register_profile("agentcli", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("agentcli")
+
+# What ignores a signal (``nohup``, a job in the background) passes that on to what it starts, and
+# tests send signals to what they start; a handler is not passed on.
+for _number in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -168,7 +168,7 @@ def ended(
     """Exit code, result and stderr of a run with stream-json; checks that the result is one."""
     done = run_agent("run", "-o", "stream-json", *args, env=agent_env(server, **env), cwd=work)
     lines = done.lines
-    assert [line["type"] for line in lines].count("result") == 1
+    assert [line["type"] for line in lines].count("result") == 1, done
     assert lines[-1]["type"] == "result"
     assert "Traceback" not in done.stderr
     assert lines[-1]["is_error"] == (lines[-1]["subtype"] != "success")
