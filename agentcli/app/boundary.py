@@ -94,7 +94,8 @@ def session_sandbox(
         )
 
     wanted, network = settings.sandbox, settings.sandbox_network
-    return SessionSandbox(workspace, own_places, wanted, network=network)
+    variables = settings.sandbox_variables
+    return SessionSandbox(workspace, own_places, wanted, network=network, variables=variables)
 
 
 async def make_sandbox(

@@ -16,28 +16,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from agentcli.domain.patterns import LazyPattern
-from agentcli.domain.secrecy import is_private_server, is_secret
+from agentcli.domain.secrecy import (
+    KEYS,
+    is_credential,
+    is_private_server,
+    is_secret,
+    names_credential,
+)
 
 _SHORTEST_BASE64 = 8
 _SHORTEST_WEAK = 8
 _HIDDEN = "[redacted]"
-_SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
 _LOCAL_SERVICES = frozenset({"OLLAMA", "LMSTUDIO", "VLLM", "LLAMACPP"})
 _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;"))
 _ADDRESS = LazyPattern(r"(?<=://)([^/\s@]*)@")
-# what keys look like, for those that were never told to us
-_KEYS = r"""(?ix)
-    \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}            # OpenAI, Anthropic and many more
-    | \b[sr]k_(?:live|test)_[A-Za-z0-9]{10,}
-    | \bAIza[0-9A-Za-z_\-]{20,}                  # Google
-    | \bya29\.[0-9A-Za-z_\-]{20,}
-    | \bgh[pousr]_[A-Za-z0-9]{20,} | \bgithub_pat_[A-Za-z0-9_]{20,} | \bglpat-[0-9A-Za-z_\-]{16,}
-    | \bxox[abeprs]-[A-Za-z0-9\-]{10,}
-    | \b(?:gsk|hf|npm)_[A-Za-z0-9]{20,} | \bxai-[A-Za-z0-9]{20,}
-    | \bA(?:KI|SI)A[0-9A-Z]{16}\b
-    | \beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}    # a signed web token
-    | -----BEGIN\ [A-Z0-9\ ]{0,40}PRIVATE\ KEY-----(?:(?!-----END)[\s\S])*(?:-----END[^-]*-----)?
-    """
 # where keys stand
 _PLACES = r"""(?ix)
     (?<=bearer\ )[A-Za-z0-9._~+/=\-]{6,}
@@ -88,7 +80,7 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """``text``, one of ours, with ``[redacted]`` for each secret and whatever may be one."""
-        text = re.sub(_KEYS, _HIDDEN, self.redact_known(text))
+        text = re.sub(KEYS, _HIDDEN, self.redact_known(text))
         for value in (*self._weak(), *self._too_weak):
             text = text.replace(value, _HIDDEN)
         text = re.sub(_PLACES, _HIDDEN, text)
@@ -111,7 +103,7 @@ class Redactor:
             case str() if name in _OPAQUE:
                 return self.redact_known(value)
             case str():
-                return re.sub(_KEYS, _hidden_if_secret, self.redact_known(value))
+                return re.sub(KEYS, _hidden_if_secret, self.redact_known(value))
             case list() | tuple():
                 return [self.redact_data(item, name) for item in value]
             case Mapping():
@@ -151,11 +143,11 @@ def environment_secrets(env: Mapping[str, str], named: Mapping[str, str] = {}) -
         if not text:
             continue
         upper = name.upper()
-        if name in named or upper.endswith(_SECRET_NAMES):
+        if upper.startswith("OTEL_EXPORTER_OTLP_") and upper.endswith("_HEADERS"):
+            found.update(dict.fromkeys(header_secrets(text)))
+        elif name in named or _is_called_key(name, text):
             if is_secret(text, is_local=_is_of_local_server(upper, env, named.get(name, ""))):
                 found[text] = None
-        elif upper.startswith("OTEL_EXPORTER_OTLP_") and upper.endswith("_HEADERS"):
-            found.update(dict.fromkeys(header_secrets(text)))
         elif "://" in text:
             found.update(dict.fromkeys(address_secrets(text)))
     return tuple(found)
@@ -163,8 +155,12 @@ def environment_secrets(env: Mapping[str, str], named: Mapping[str, str] = {}) -
 
 def weak_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
     """Values in ``env`` that are called keys and are none to keep from data (``is_secret``)."""
-    values = (text.strip() for name, text in env.items() if name.upper().endswith(_SECRET_NAMES))
-    return tuple(filter(_is_key_like, values))
+    called = (text.strip() for name, text in env.items() if _is_called_key(name, text))
+    return tuple(filter(_is_key_like, called))
+
+
+def _is_called_key(name: str, text: str) -> bool:
+    return names_credential(name) and is_credential(name, text)
 
 
 def _is_key_like(text: str) -> bool:

@@ -108,6 +108,9 @@ KEYS: Mapping[str, Key] = {
     "sandbox_readable": Key(
         KeyKind.PLACES, "What else of your home directory commands in the sandbox may read", ()
     ),
+    "sandbox_variables": Key(
+        KeyKind.LIST, "Credentials of your environment that the sandbox gets", ()
+    ),
     "max_steps": Key(
         KeyKind.WHOLE, "Model requests in one turn; 0 means no limit", 200, shared=True
     ),
@@ -248,6 +251,7 @@ class Settings:
     sandbox: str
     sandbox_network: bool
     sandbox_readable: tuple[str, ...]
+    sandbox_variables: tuple[str, ...]
     max_steps: int
     max_output_tokens: int | None
     max_answers_without_tools: int | None
@@ -472,11 +476,8 @@ def _read_claude(layers: _Layers, own: Path | None, project: Project | None) -> 
         for name, rules in (("permissions.deny", said.deny), ("permissions.ask", said.ask)):
             if rules:
                 before = f"{layers.sources[name]}, " if layers.values[name] else ""
-                layers.put(
-                    tuple(name.split(".")),
-                    [*layers.values[name], *rules],
-                    f"{before}{said.path}",
-                )
+                all_rules = [*layers.values[name], *rules]
+                layers.put(tuple(name.split(".")), all_rules, f"{before}{said.path}")
         if said.status_line and not is_off and not layers.values["statusline.command"]:
             layers.put(("statusline", "command"), said.status_line, str(said.path))
 

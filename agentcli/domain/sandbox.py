@@ -38,7 +38,8 @@ class SandboxState:
     ``network``: commands have it without asking. ``known``: it was found out by a real run, which
     happens when the first command needs it. ``advice`` says how to fix ``problem``. ``writable``
     are the directories in which commands can write, ``readable`` what they see of the home
-    directory, ``sockets`` which Unix sockets they reach, in words.
+    directory, ``sockets`` which Unix sockets they reach, in words; ``withheld`` are the variables
+    of the user's that they do not get, since they may be credentials.
     """
 
     kind: SandboxKind
@@ -50,6 +51,7 @@ class SandboxState:
     writable: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
     sockets: str = ""
+    withheld: tuple[str, ...] = ()
 
     @property
     def is_on(self) -> bool:
@@ -102,8 +104,13 @@ class Sandbox(Protocol):
     def take_notice(self) -> str:
         """What the user is told once when there is none, and why; empty otherwise."""
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """``base`` as a command inside has it: nothing in it leads out. Blocks."""
+    def environment(
+        self, base: Mapping[str, str], access: Access = Access.INSIDE
+    ) -> dict[str, str]:
+        """``base`` as a command inside has it: nothing in it leads out or opens what is there.
+
+        Blocks.
+        """
 
     def read_only_environment(self, base: Mapping[str, str], command: str) -> dict[str, str]:
         """``base``, the whole of it, as ``command`` with ``Access.READ_ONLY`` has it.

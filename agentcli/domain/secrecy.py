@@ -1,6 +1,7 @@
 """What is a secret, by its form: a real key is kept from sight, a dummy changes no data (SEC-9).
 
-Law: only what nobody would write by chance is a secret. Keys of servers that ask for none
+Laws: a variable that may be a credential is kept from commands, by its name or its form (SEC-8). In
+texts only what nobody would write by chance is a secret. Keys of servers that ask for none
 ("ollama", "dummy-key", "sk-local"), words and other weak values are not: taking them out would
 garble all that is written, and nobody gains by knowing them.
 """
@@ -8,8 +9,10 @@ garble all that is written, and nobody gains by knowing them.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from agentcli.domain.patterns import LazyPattern
@@ -21,6 +24,28 @@ _PREFIXES = LazyPattern(
     r"[srp]k-(?:ant-|proj-|or-|svcacct-)?|[sr]k_(?:live|test)_|AIza|ya29\.|gh[pousr]_|github_pat_"
     r"|glpat-|xox[abeprs]-|gsk_|hf_|npm_|xai-|csk-|pplx-|A(?:KI|SI)A|eyJ"
 )
+# what keys look like, wherever they stand
+KEYS = r"""(?ix)
+    \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}            # OpenAI, Anthropic and many more
+    | \b[sr]k_(?:live|test)_[A-Za-z0-9]{10,}
+    | \bAIza[0-9A-Za-z_\-]{20,}                  # Google
+    | \bya29\.[0-9A-Za-z_\-]{20,}
+    | \bgh[pousr]_[A-Za-z0-9]{20,} | \bgithub_pat_[A-Za-z0-9_]{20,} | \bglpat-[0-9A-Za-z_\-]{16,}
+    | \bxox[abeprs]-[A-Za-z0-9\-]{10,}
+    | \b(?:gsk|hf|npm)_[A-Za-z0-9]{20,} | \bxai-[A-Za-z0-9]{20,}
+    | \bA(?:KI|SI)A[0-9A-Z]{16}\b
+    | \beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}    # a signed web token
+    | -----BEGIN\ [A-Z0-9\ ]{0,40}PRIVATE\ KEY-----(?:(?!-----END)[\s\S])*(?:-----END[^-]*-----)?
+    """
+# what variables are called that hold one; then there is no doubt but for values that say nothing
+_NAMES = LazyPattern(
+    r"(?:.*_)?(?:[A-Z0-9]*(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASES?|API_?KEYS?|CREDENTIALS?"
+    r"|CREDS)|(?:ACCESS|PRIVATE|AUTH|SSH|LICENSE|DEPLOY|SIGNING|ENCRYPTION|MASTER)?KEYS?|SSHPASS|PASS"
+    r"|(?<=_)PWD|AUTH|PAT|JWT|BEARER|COOKIES?|HEADERS|WEBHOOKS?|CONN(?:ECTION)?_?STR(?:ING)?S?)(?:_.*)?"
+)
+_SAYS_NOTHING = LazyPattern(r"(?i)|true|false|yes|no|on|off|none|null|[0-9]{1,7}")
+_AUTHORISED = LazyPattern(r"(?i)\b(?:bearer|basic) ([A-Za-z0-9._~+/=\-]{8,})")
+_LOGIN = LazyPattern(r"(?i)\b[a-z][a-z0-9+.\-]*://([^/\s@]+)@([^/\s]*)")
 _SEPARATORS = r"[-_. /]+"
 _WORD = r"(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,14})?[0-9]{0,4}"
 _DUMMY = r"(?i)dummy|placeholder|example|changeme|unused|not-?needed|no-?key"
@@ -41,6 +66,38 @@ def is_secret(value: str, *, is_local: bool = False) -> bool:
         return False
     is_words = all(re.fullmatch(_WORD, part) for part in re.split(_SEPARATORS, body))
     return not is_words and _bits(body) >= _LEAST_BITS
+
+
+def names_credential(name: str) -> bool:
+    """Whether a variable of that name is there to hold a key, a token or a password."""
+    return _NAMES.fullmatch(name.upper()) is not None
+
+
+@lru_cache(maxsize=1024)
+def is_credential(name: str, value: str) -> bool:
+    """Whether the variable may give who reads it a right of the user's.
+
+    By what it is called, whatever it holds but a flag, a small number or the path of a file; else
+    by the form of what it holds. Looks at the disk.
+    """
+    text = value.strip()
+    if names_credential(name):
+        is_path = text.startswith(("/", "~/")) and os.path.lexists(os.path.expanduser(text))  # noqa: PTH111 - a text
+        return not is_path and _SAYS_NOTHING.fullmatch(text) is None
+    logins = _LOGIN.findall(text) if "://" in text else ()
+    return (
+        any(_opens(login, server) for login, server in logins)
+        or any(is_secret(found[0]) for found in re.finditer(KEYS, text))
+        or any(is_secret(found) for found in _AUTHORISED.findall(text))
+    )
+
+
+def _opens(login: str, server: str) -> bool:
+    """Whether it is more than the name of a user or what every server of one's own is set to."""
+    user, _, password = login.partition(":")
+    return (
+        is_secret(user) or is_secret(password) or bool(password and not is_private_server(server))
+    )
 
 
 def _bits(text: str) -> float:

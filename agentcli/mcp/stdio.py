@@ -20,7 +20,7 @@ from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.sandbox import Access, Confined
 from agentcli.domain.values import frozen
 from agentcli.mcp.protocol import plain
-from agentcli.process.environment import base_environment, find_program
+from agentcli.process.environment import base_environment, find_program, without_credentials
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
 from agentcli.rpc.connection import beside
 from agentcli.rpc.messages import OverlongLine, read_lines
@@ -76,14 +76,14 @@ class StdioPlace:
     sandbox: Sandbox | None = None
 
 
-def clean_environment(server: McpServer, source: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that a server starts with: few of ours, no key, and those configured for it."""
+def clean_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a server gets of our variables: few, and no key but that of a proxy."""
     kept = {
         name: value
         for name, value in base_environment(source).items()
         if name in _PASSED or name.startswith(_PASSED_STARTS)
     }
-    return {**kept, **dict(server.env)}
+    return without_credentials(kept, network=True)
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ async def stdio_channel(server: McpServer, place: StdioPlace) -> AsyncIterator[S
     """The server as a running process, which is ended with the block. Raises ``McpError``."""
     cwd = Path(server.cwd) if server.cwd else place.cwd
     argv = (_program(server, cwd), *server.args)
-    environment, inside = {**clean_environment(server), "PWD": str(cwd)}, Confined(argv, cwd)
+    environment, inside = clean_environment(), Confined(argv, cwd)
     sandbox = place.sandbox if server.sandboxed else None
     if server.sandboxed and (sandbox is None or not (await sandbox.begin()).is_on):
         raise McpError(
@@ -99,8 +99,9 @@ async def stdio_channel(server: McpServer, place: StdioPlace) -> AsyncIterator[S
             "see agent doctor, or take sandbox out of its settings",
         )
     if sandbox is not None:
-        environment = await asyncio.to_thread(sandbox.environment, environment)
+        environment = await asyncio.to_thread(sandbox.environment, environment, Access.NETWORK)
         inside = await sandbox.confine(argv, cwd, Access.NETWORK)
+    environment |= {**dict(server.env), "PWD": str(cwd)}
     process = _Process(server.name)
     try:
         command = process.command(inside, environment, place.owner)

@@ -82,6 +82,7 @@ _WIDE_KINDS = _STRICT_KINDS | {
     "##", "%", "%%", "/", "//", "regex", "[[", "]]", "parenthesized_expression", "=~",
     "comparison", "process_substitution", "<(", "variable_assignment",
 }  # fmt: skip
+_EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 _SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitution"})
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./@%+=:,][A-Za-z0-9_./@%+=:,-]*|\0", re.ASCII)
@@ -290,7 +291,7 @@ class _Reader:
         if redirection.operator == "<":
             return self.may_read(UNKNOWN if target is None else target)
         if redirection.operator in {"<<", "<<<"}:
-            return True
+            return self.contained or self.parsed.kinds.isdisjoint(_EXPANSIONS)  # of any variable
         if redirection.operator == ">&":
             return target in {"1", "2"}
         return redirection.operator in {">", ">>", "&>", "&>>"} and target == _NULL

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+
+from agentcli.domain.secrecy import is_credential
 
 _PROVIDERS = (
     "ANTHROPIC|CLAUDE|OPENAI|AZURE_OPENAI|AZURE_AI|AZURE_INFERENCE|CODEX|GEMINI|GOOGLE_AI|VERTEX"
@@ -51,6 +53,9 @@ _FIXED = {
     "GIT_TERMINAL_PROMPT": "0",
     "SSH_ASKPASS_REQUIRE": "never",
 }
+_PROXY = re.compile(r"(?i)(?:https?|ftp|all)_proxy")
+# git-config(1): GIT_CONFIG_COUNT; git stops where one of these is missing
+_GIT_SETTING = re.compile(r"GIT_CONFIG_(KEY|VALUE)_\d+")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _hidden: set[str] = set()
 
@@ -78,6 +83,25 @@ def base_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in origin.items() if may_pass(name, value)}
     kept.setdefault("PATH", _DEFAULT_PATH)
     return kept | _FIXED
+
+
+def without_credentials(
+    env: Mapping[str, str], given: Collection[str] = (), *, network: bool = False
+) -> dict[str, str]:
+    """``env`` for what nobody was asked about: without keys, tokens and passwords (SEC-8).
+
+    ``given`` are variables that it gets all the same; with ``network`` also the way to it.
+    """
+    kept = {}
+    for name, value in env.items():
+        setting = _GIT_SETTING.fullmatch(name)
+        if name in given or not is_credential("" if setting else name, value):
+            kept[name] = value
+        elif setting:
+            kept[name] = "agentcli.withheld" if setting[1] == "KEY" else ""
+        elif network and _PROXY.fullmatch(name):
+            kept[name] = value
+    return kept
 
 
 def find_program(name: str, outside: Iterable[Path]) -> str | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.sandbox import Access, Confined, Sandbox, StillLives
 from agentcli.domain.values import frozen
-from agentcli.process.environment import base_environment, find_program
+from agentcli.process.environment import base_environment, find_program, without_credentials
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
 from agentcli.process.shell import open_nameless
 
@@ -105,7 +105,10 @@ async def _run_with(
     stdin: int, shell: str, program: Program, cancel: CancelToken, sandbox: Sandbox | None
 ) -> ProgramResult:
     output, errors = _Kept(MAX_OUTPUT_BYTES), _Kept(MAX_ERROR_BYTES)
-    environment = {**base_environment(), **program.env, "PWD": str(program.cwd)}
+    environment = base_environment()
+    if program.contained and sandbox is None:
+        environment = without_credentials(environment)
+    environment |= {**program.env, "PWD": str(program.cwd)}
     argv = (shell, "-c", program.command)
     inside = Confined(argv, program.cwd)
     lives: StillLives | None = None

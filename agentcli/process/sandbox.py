@@ -39,7 +39,10 @@ NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and
 
 
 class SessionSandbox:
-    """Implements ``Sandbox`` for one workspace. ``own`` gives our places once they are needed."""
+    """Implements ``Sandbox`` for one workspace. ``own`` gives our places once they are needed.
+
+    ``variables`` are credentials that commands get all the same.
+    """
 
     def __init__(
         self,
@@ -48,12 +51,14 @@ class SessionSandbox:
         wanted: str,
         *,
         network: bool = False,
+        variables: Sequence[str] = (),
     ) -> None:
         self._roots = tuple(map(real_path, (workspace.root, *workspace.extra)))
         self._own = own
         self._home = Path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
         self._wanted = wanted
         self._network = network
+        self._variables = frozenset(variables)
         self._program = ""
         self._takes_open_files = False
         self._places: Places | None = None
@@ -118,6 +123,7 @@ class SessionSandbox:
 
     def _find_out(self) -> SandboxState:
         from agentcli.process import sandbox_calls, sandbox_landlock, sandbox_setup
+        from agentcli.process.environment import base_environment, without_credentials
 
         state = SandboxState(SandboxKind.OFF, self._wanted, network=self._network)
         if sys.platform != "linux":
@@ -127,10 +133,13 @@ class SessionSandbox:
         except OSError as error:
             return replace(state, problem=f"no temporary directory can be made: {error.strerror}")
         self._filtered = sandbox_calls.machine() is not None
+        base = base_environment()
+        given = without_credentials(base, self._variables, network=self._network)
         inside = replace(
             state,
             readable=self._find_places().seen,
             sockets=sandbox_calls.reachable_sockets(),
+            withheld=tuple(sorted(name for name in base if base[name] != given.get(name))),
         )
         failed: list[Probe] = []
         if self._wanted in {"auto", SandboxKind.BWRAP}:
@@ -194,12 +203,17 @@ class SessionSandbox:
 
     # --- one command -------------------------------------------------------------------------
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """``base`` as a command inside has it: nothing in it leads out."""
+    def environment(
+        self, base: Mapping[str, str], access: Access = Access.INSIDE
+    ) -> dict[str, str]:
+        """``base`` as a command inside has it; see the port."""
         if self._private is None:
             return dict(base)
+        from agentcli.process.environment import without_credentials
         from agentcli.process.sandbox_setup import inside_environment
 
+        network = self._network or access is Access.NETWORK
+        base = without_credentials(base, self._variables, network=network)
         is_bwrap = self._state.kind is SandboxKind.BWRAP
         return inside_environment(base, self._private, self._home, is_bwrap=is_bwrap)
 

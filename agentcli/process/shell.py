@@ -20,11 +20,11 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentcli.process.environment import may_pass
+from agentcli.process.environment import may_pass, without_credentials
 
 PREFIX = "agentcli-"
 """Begins the name of every temporary directory of ours; our pid follows."""
@@ -148,7 +148,12 @@ class ShellStates:
         """The states once a shell has gone from ``start`` to ``end``."""
         if inside:
             return ShellStates(end, self.outside)
-        return ShellStates(self.inside.followed(start, end), end)
+        return ShellStates(self.inside.followed(_told(start), _told(end)), end)
+
+
+def _told(state: ShellState) -> ShellState:
+    """What of the shell outside is told to those inside."""
+    return replace(state, variables=without_credentials(state.variables))
 
 
 class Handover:

@@ -125,6 +125,7 @@ class _Start:
     note: str = ""
     sandbox: Sandbox | None = None
     access: Access = Access.OUTSIDE
+    withheld: frozenset[str] = frozenset()
 
 
 @frozen
@@ -265,6 +266,7 @@ class BashTool(BaseTool[BashArguments]):
             notes += await _keep_state(ctx, start, handover, ended)
         notes += await asyncio.to_thread(_left_running, ended, start)
         notes += [*born, *_refused_by_sandbox(start, args.command, output.capture, ended)]
+        notes += _withheld(start, args.command, output.capture, ended)
         limit_s = timeout_s or 0.0
         return await asyncio.to_thread(_result, ctx.call_id, output.capture, ended, limit_s, notes)
 
@@ -288,9 +290,9 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
         sandbox, access = None, Access.OUTSIDE
     states = ShellStates.from_json(await ctx.state.get(STATE_KEY))
     state = states.outside if sandbox is None else states.inside
-    base = base_environment()
+    base = users = base_environment()
     if sandbox is not None:
-        base = await asyncio.to_thread(sandbox.environment, base)
+        base = await asyncio.to_thread(sandbox.environment, base, access)
     cwd, note = ctx.workspace.cwd, ""
     if state.cwd is not None and state.cwd != str(cwd):
         wanted = Path(state.cwd)
@@ -301,7 +303,7 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
             is_there = await asyncio.to_thread(os.path.isdir, wanted)
             gone = "does not exist in the sandbox" if is_there else "no longer exists"
             note = f"[{wanted} {gone}; this ran in {cwd}]"
-    return _Start(state, base, cwd, note, sandbox, access)
+    return _Start(state, base, cwd, note, sandbox, access, frozenset(users.keys() - base.keys()))
 
 
 def _find_shell(workspace: Workspace) -> str | None:
@@ -378,6 +380,16 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         return []
     line = f"[it ran in the sandbox, {what}; if that is why it failed, run it again with access"
     return [f'{line} "{how}": the user will be asked]']
+
+
+def _withheld(start: _Start, command: str, capture: Capture, ended: Result) -> list[str]:
+    """Which variables of the user's it has missed, as far as it names them."""
+    said = capture.data().decode("utf-8", "replace") if start.withheld and ended.returncode else ""
+    words = set(re.findall(r"\w+", f"{command} {said}")) if start.withheld else set()
+    if not (named := sorted(start.withheld & words)[:_NAMED_PROCESSES]):
+        return []
+    line = f"[{', '.join(named)} of the user's environment is not given to commands in the sandbox"
+    return [f'{line}; with access "outside" it is: the user will be asked]']
 
 
 def _left_running(ended: Result, start: _Start) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.domain.secrecy import is_private_server, is_secret
+from agentcli.domain.secrecy import is_credential, is_private_server, is_secret
 
 DUMMIES = (
     "", "x", "ollama", "lm-studio", "LM Studio", "dummy", "dummy-key", "dummy-key-0123456789abcdef",
@@ -59,3 +59,50 @@ def test_the_key_of_a_local_server_is_one_if_it_has_the_form_of_a_services() -> 
 ])  # fmt: skip
 def test_a_private_server_is_known_by_its_address(url: str, expected: bool) -> None:
     assert is_private_server(url) is expected
+
+
+@pytest.mark.spec("SEC-8")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GITHUB_TOKEN", "AWS_ACCESS_KEY_ID", "aws_secret_access_key", "NPM_CONFIG__AUTH", "PGPASSWORD",
+        "npm_config__authtoken", "MYSQL_PWD", "SSHPASS", "DB_PASS", "AZURE_DEVOPS_EXT_PAT", "TS_AUTHKEY",
+        "SLACK_WEBHOOK_URL", "SECRET_KEY_BASE", "APIKEY", "MY_PRIVATE_KEY", "JWT_SECRET", "RESTIC_PASSWORD",
+        "AZURE_STORAGE_CONNECTION_STRING", "OTEL_EXPORTER_OTLP_HEADERS", "SESSION_COOKIE", "VAULT_TOKEN_2",
+    ],
+)  # fmt: skip
+def test_a_variable_that_is_called_a_credential_is_one(name: str) -> None:
+    assert is_credential(name, "hunter2")
+    for nothing in ("", " ", "true", "0", "4096", "/etc/passwd", "~/.."):
+        assert not is_credential(name, nothing)
+
+
+@pytest.mark.spec("SEC-8")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PATH", "/usr/bin:/bin"), ("PWD", "/work/some-secret-place"), ("OLDPWD", "/tmp/x"),
+        ("GIT_AUTHOR_NAME", "A. Key"), ("KEYBOARD", "de"), ("TOKENIZERS_PARALLELISM", "false"),
+        ("MONKEY", "business"), ("COMPASS", "north"), ("BYPASS", "ring"), ("LANG", "de_DE.UTF-8"),
+        ("DATABASE_URL", "postgres://postgres:postgres@localhost:5432/app"),
+        ("HOMEPAGE", "https://me@github.com/a"), ("PATHS", "x"), ("SSH_AUTHOR", "x"), ("AUTHORS", "x"),
+        ("DESKTOP_SESSION", "gnome"), ("XDG_SESSION_ID", "c2"), ("LS_COLORS", "rs=0:di=01;34:ln=01"),
+        ("PROXY", "http://proxy.local:3128"), ("KEYMAP", "us"), ("CI_COMMIT_SHA", "4f8a2c9d1e7b3f6a5c8d"),
+    ],
+)  # fmt: skip
+def test_what_commands_need_is_no_credential(name: str, value: str) -> None:
+    assert not is_credential(name, value)
+
+
+@pytest.mark.spec("SEC-8")
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(f"x={key}" for key in KEYS if key.startswith(("ghp_", "AKIA", "AIza", "sk-ant-api"))),
+        "postgres://app:hunter2@db.shop.com/app", "https://Xk9mQ2vLp8Rz77@github.com/a.git",
+        "amqp://a:b@one.local https://me:pw@two.com", "Authorization: Bearer 9fQzX2mVb7Lw4Kd8Rt1Y",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl",
+    ],
+)  # fmt: skip
+def test_what_holds_a_key_is_a_credential_whatever_it_is_called(value: str) -> None:
+    assert is_credential("NOTE", value)

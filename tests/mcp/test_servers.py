@@ -14,6 +14,7 @@ from agentcli.mcp.servers import (
     servers_in,
     usable_name,
 )
+from agentcli.mcp.stdio import clean_environment
 
 ENV = {"TOKEN": "t-1", "HOME": "/home/u", "OPENAI_API_KEY": "sk-1"}
 PLACE = ServerPlace(ServerScope.USER, "config.toml", ENV, "/home/u", {"workspaceFolder": "/work"})
@@ -188,3 +189,16 @@ def test_no_server_is_called_so_that_a_rule_for_another_frees_its_tools(name: st
     assert not servers
     assert "side by side" in lines[0]
     assert servers_in({"mcpServers": {usable_name(name): {"command": "s"}}}, FOREIGN)[0]
+
+
+@pytest.mark.spec("MCP-3", "SEC-8")
+def test_a_server_gets_settings_of_package_managers_and_none_of_their_keys() -> None:
+    kept = {"UV_CACHE_DIR": "/x", "PIP_INDEX_URL": "https://pypi.shop.com/simple", "HOME": "/h"}
+    proxy = {"HTTPS_PROXY": "http://me:Zk29sQpLmX77@proxy.shop.com:3128"}
+    keys = {
+        "NPM_CONFIG__AUTH": "bWU6cHc=", "npm_config__authtoken": "hunter2", "UV_PUBLISH_TOKEN": "pypi-1a",
+        "UV_INDEX_SHOP_PASSWORD": "hunter2", "PIP_EXTRA_INDEX_URL": "https://me:pw@pypi.shop.com/simple",
+    }  # fmt: skip
+    given = clean_environment({**kept, **proxy, **keys, "GITHUB_TOKEN": "x"})
+    assert given.items() >= {**kept, **proxy}.items()
+    assert not given.keys() & {*keys, "GITHUB_TOKEN"}

@@ -61,6 +61,24 @@ def test_no_variable_but_that_of_read_is_set(workspace: Workspace, command: str)
     assert not is_read_only(command, workspace, contained=True)
 
 
+@pytest.mark.spec("SEC-4", "SEC-8")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat <<<$TOKEN",
+        'grep x <<<"a ${TOKEN}"',
+        "cat <<X\n$TOKEN\nX",
+        "for x in a; do cat <<<$y; done",
+    ],
+)
+def test_what_shows_a_variable_asks_where_nothing_contains_it(
+    workspace: Workspace, command: str
+) -> None:
+    assert not is_read_only(command, workspace)
+    assert is_read_only(command, workspace, contained=True)
+    assert is_read_only("cat <<'X'\n$TOKEN\nX", workspace)
+
+
 @pytest.mark.spec("SEC-4")
 def test_most_rows_that_may_run_unasked_do(workspace: Workspace) -> None:
     wanted = [row["command"] for row in rows("codex_safe_command.json") if row["auto_approve"]]

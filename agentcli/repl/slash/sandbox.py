@@ -53,11 +53,14 @@ def _limits(state: SandboxState) -> list[str]:
     network = "open" if state.network else "none, but what the agent asks you for"
     home = str(Path.home())
     seen = [reveal(str(place)).replace(f"{home}/", "~/", 1) for place in state.readable]
+    withheld = reveal(", ".join(state.withheld))
     return [
         "Commands can write in:",
         *(f"  {reveal(str(place))}" for place in state.writable),
         f"Of your home directory they read, too: {', '.join(seen) or 'nothing'}",
         "  more: sandbox_readable in the settings",
+        f"Variables that may be credentials are not given to them: {withheld or 'you have none'}",
+        "  all the same: sandbox_variables in the settings",
         f"Network: {network}",
         f"Unix sockets: {state.sockets}",
         "Commands that only read run with nothing to write to and no network.",
