@@ -108,9 +108,7 @@ KEYS: Mapping[str, Key] = {
     "sandbox_readable": Key(
         KeyKind.PLACES, "What else of your home directory commands in the sandbox may read", ()
     ),
-    "sandbox_variables": Key(
-        KeyKind.LIST, "Credentials of your environment that the sandbox gets", ()
-    ),
+    "sandbox_variables": Key(KeyKind.LIST, "Credentials in the environment that it passes on", ()),
     "max_steps": Key(
         KeyKind.WHOLE, "Model requests in one turn; 0 means no limit", 200, shared=True
     ),

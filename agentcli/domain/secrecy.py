@@ -68,27 +68,30 @@ def is_secret(value: str, *, is_local: bool = False) -> bool:
     return not is_words and _bits(body) >= _LEAST_BITS
 
 
-def names_credential(name: str) -> bool:
-    """Whether a variable of that name is there to hold a key, a token or a password."""
-    return _NAMES.fullmatch(name.upper()) is not None
+def is_called_credential(name: str, value: str) -> bool:
+    """Whether the variable is there to hold a key, a token or a password, and holds something.
+
+    A flag, a small number or the path of a file says nothing. Looks at the disk.
+    """
+    if _NAMES.fullmatch(name.upper()) is None:
+        return False
+    text = value.strip()
+    is_path = text.startswith(("/", "~/")) and os.path.lexists(os.path.expanduser(text))  # noqa: PTH111 - a text
+    return not is_path and _SAYS_NOTHING.fullmatch(text) is None
 
 
 @lru_cache(maxsize=1024)
 def is_credential(name: str, value: str) -> bool:
-    """Whether the variable may give who reads it a right of the user's.
+    """Whether the variable may give who reads it a right of the user's: by its name, or its form.
 
-    By what it is called, whatever it holds but a flag, a small number or the path of a file; else
-    by the form of what it holds. Looks at the disk.
+    Looks at the disk.
     """
-    text = value.strip()
-    if names_credential(name):
-        is_path = text.startswith(("/", "~/")) and os.path.lexists(os.path.expanduser(text))  # noqa: PTH111 - a text
-        return not is_path and _SAYS_NOTHING.fullmatch(text) is None
-    logins = _LOGIN.findall(text) if "://" in text else ()
+    logins = _LOGIN.findall(value) if "://" in value else ()
     return (
-        any(_opens(login, server) for login, server in logins)
-        or any(is_secret(found[0]) for found in re.finditer(KEYS, text))
-        or any(is_secret(found) for found in _AUTHORISED.findall(text))
+        is_called_credential(name, value)
+        or any(_opens(login, server) for login, server in logins)
+        or any(is_secret(found[0]) for found in re.finditer(KEYS, value))
+        or any(is_secret(found) for found in _AUTHORISED.findall(value))
     )
 
 

@@ -65,16 +65,13 @@ def hide_variables(names: Iterable[str]) -> None:
     _hidden.update(names)
 
 
-def is_secret(name: str) -> bool:
-    """Whether the variable holds a key or token of a model provider, judged by its name."""
-    return name in _hidden or _SECRET.fullmatch(name) is not None
-
-
 def may_pass(name: str, value: str = "") -> bool:
-    """Whether a command may see the variable at all."""
+    """Whether a command may see the variable at all; none sees a key of a model provider."""
     if name in _LOCALE and _SPLIT_CHARACTERS.search(value):
         return False
-    return bool(_NAME.fullmatch(name)) and not is_secret(name) and not _UNSAFE.fullmatch(name)
+    if name in _hidden or _SECRET.fullmatch(name):
+        return False
+    return bool(_NAME.fullmatch(name)) and not _UNSAFE.fullmatch(name)
 
 
 def base_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -20,7 +20,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +108,13 @@ class ShellState:
         return tuple(changed[name] for name in sorted(changed, key=lambda n: (n != "PATH", n)))
 
     def followed(self, before: ShellState, after: ShellState) -> ShellState:
-        """This state, with all that a command has changed which began in ``before``."""
+        """This state inside, with what a command outside has changed which began in ``before``."""
         changed = {
             name: value
             for name, value in after.variables.items()
             if before.variables.get(name) != value
         }
+        changed = changed and without_credentials(changed)
         unset_now = {*after.unset} - {*before.unset}
         gone = ({*before.variables} - {*after.variables}) | unset_now
         kept = {n: v for n, v in {**self.variables, **changed}.items() if n not in gone}
@@ -148,12 +149,7 @@ class ShellStates:
         """The states once a shell has gone from ``start`` to ``end``."""
         if inside:
             return ShellStates(end, self.outside)
-        return ShellStates(self.inside.followed(_told(start), _told(end)), end)
-
-
-def _told(state: ShellState) -> ShellState:
-    """What of the shell outside is told to those inside."""
-    return replace(state, variables=without_credentials(state.variables))
+        return ShellStates(self.inside.followed(start, end), end)
 
 
 class Handover:

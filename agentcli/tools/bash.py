@@ -78,6 +78,7 @@ _NETWORK_REFUSED = re.compile(
     rb"dial tcp|failed to connect|connection error",
     re.IGNORECASE,
 )
+_WORD = re.compile(rb"\w+")
 _PLACE_REFUSED = re.compile(
     rb"read-only file system|EROFS|operation not permitted|permission denied|EPERM|EACCES|"
     rb"^bwrap: |^landlock: |cannot connect to the docker daemon|no such process|"
@@ -266,7 +267,6 @@ class BashTool(BaseTool[BashArguments]):
             notes += await _keep_state(ctx, start, handover, ended)
         notes += await asyncio.to_thread(_left_running, ended, start)
         notes += [*born, *_refused_by_sandbox(start, args.command, output.capture, ended)]
-        notes += _withheld(start, args.command, output.capture, ended)
         limit_s = timeout_s or 0.0
         return await asyncio.to_thread(_result, ctx.call_id, output.capture, ended, limit_s, notes)
 
@@ -362,10 +362,18 @@ async def _keep_state(
 
 
 def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Result) -> list[str]:
-    """How the model can ask for what the sandbox may have refused."""
-    if start.sandbox is None or not ended.returncode or ended.ending is not Ending.EXITED:
+    """How the model can ask for what the sandbox has kept from it, or may have refused."""
+    if start.sandbox is None:
         return []
-    said = capture.data()
+    has_failed = bool(ended.returncode) and ended.ending is Ending.EXITED
+    said = capture.data() if has_failed else b""
+    words = {*_WORD.findall(command.encode("utf-8", "replace")), *_WORD.findall(said)}
+    if missed := [name for name in start.withheld if name.encode() in words]:
+        named = ", ".join(sorted(missed)[:_NAMED_PROCESSES])
+        line = f"[{named} of the user's environment is not given to commands in the sandbox"
+        return [f'{line}; with access "outside" it is: the user will be asked]']
+    if not has_failed:
+        return []
     offline = start.access in {Access.READ_ONLY, Access.INSIDE} and not start.sandbox.state.network
     if offline and _NETWORK_REFUSED.search(said):
         what, how = "without network", "network"
@@ -380,16 +388,6 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         return []
     line = f"[it ran in the sandbox, {what}; if that is why it failed, run it again with access"
     return [f'{line} "{how}": the user will be asked]']
-
-
-def _withheld(start: _Start, command: str, capture: Capture, ended: Result) -> list[str]:
-    """Which variables of the user's it has missed, as far as it names them."""
-    said = capture.data().decode("utf-8", "replace") if start.withheld and ended.returncode else ""
-    words = set(re.findall(r"\w+", f"{command} {said}")) if start.withheld else set()
-    if not (named := sorted(start.withheld & words)[:_NAMED_PROCESSES]):
-        return []
-    line = f"[{', '.join(named)} of the user's environment is not given to commands in the sandbox"
-    return [f'{line}; with access "outside" it is: the user will be asked]']
 
 
 def _left_running(ended: Result, start: _Start) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.process import environment as _environment
-from agentcli.process.environment import base_environment, find_program, hide_variables, is_secret
+from agentcli.process.environment import base_environment, find_program, hide_variables, may_pass
 
 
 @pytest.mark.spec("SEC-8")
@@ -35,7 +35,7 @@ from agentcli.process.environment import base_environment, find_program, hide_va
     ],
 )
 def test_keys_of_providers_are_secret(name: str) -> None:
-    assert is_secret(name)
+    assert not may_pass(name)
     assert name not in base_environment({name: "x"})
 
 
