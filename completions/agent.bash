@@ -15,7 +15,7 @@ _agentcli_complete() {
         case "${where:+$where/}$word" in
           'run') where='run' ;;
           'resume') where='resume' ;;
-          'acp') where='acp' ;;
+          'review') where='review' ;;
           'sessions') where='sessions' ;;
           'sessions/list') where='sessions/list' ;;
           'sessions/show') where='sessions/show' ;;
@@ -31,6 +31,7 @@ _agentcli_complete() {
           'sessions/repair') where='sessions/repair' ;;
           'sessions/reindex') where='sessions/reindex' ;;
           'replay') where='replay' ;;
+          'stats') where='stats' ;;
           'worktrees') where='worktrees' ;;
           'worktrees/list') where='worktrees/list' ;;
           'worktrees/remove') where='worktrees/remove' ;;
@@ -42,10 +43,16 @@ _agentcli_complete() {
           'tasks/answer') where='tasks/answer' ;;
           'tasks/cancel') where='tasks/cancel' ;;
           'tasks/daemon') where='tasks/daemon' ;;
+          'batch') where='batch' ;;
           'pipeline') where='pipeline' ;;
           'pipeline/show') where='pipeline/show' ;;
           'pipeline/run') where='pipeline/run' ;;
+          'map') where='map' ;;
           'models') where='models' ;;
+          'auth') where='auth' ;;
+          'auth/login') where='auth/login' ;;
+          'auth/logout') where='auth/logout' ;;
+          'auth/status') where='auth/status' ;;
           'config') where='config' ;;
           'config/show') where='config/show' ;;
           'config/get') where='config/get' ;;
@@ -71,14 +78,7 @@ _agentcli_complete() {
           'permissions') where='permissions' ;;
           'permissions/explain') where='permissions/explain' ;;
           'permissions/list') where='permissions/list' ;;
-          'auth') where='auth' ;;
-          'auth/login') where='auth/login' ;;
-          'auth/logout') where='auth/logout' ;;
-          'auth/status') where='auth/status' ;;
-          'batch') where='batch' ;;
-          'map') where='map' ;;
-          'stats') where='stats' ;;
-          'review') where='review' ;;
+          'acp') where='acp' ;;
           'doctor') where='doctor' ;;
           'help') where='help' ;;
           'completions') where='completions' ;;
@@ -145,22 +145,19 @@ _agentcli_complete() {
     'resume --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'resume --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     'resume --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'acp -m'|'acp --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
-    'acp --agent') COMPREPLY=(); return ;;
-    'acp --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
-    'acp --session') COMPREPLY=(); return ;;
-    'acp -C'|'acp --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
-    'acp --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
-    'acp --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
-    'acp --allow-tool') COMPREPLY=(); return ;;
-    'acp --deny-tool') COMPREPLY=(); return ;;
-    'acp --tools') COMPREPLY=(); return ;;
-    'acp --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
-    'acp --system-prompt') COMPREPLY=(); return ;;
-    'acp --append-system-prompt') COMPREPLY=(); return ;;
-    'acp --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'acp --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
-    'acp --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'review --base') COMPREPLY=(); return ;;
+    'review --commit') COMPREPLY=(); return ;;
+    'review --focus') COMPREPLY=(); return ;;
+    'review --format') COMPREPLY=($(compgen -W "text json sarif" -- "$current")); return ;;
+    'review -o'|'review --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'review --fail-on') COMPREPLY=($(compgen -W "critical high medium low" -- "$current")); return ;;
+    'review -m'|'review --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'review --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
+    'review --max-turns') COMPREPLY=(); return ;;
+    'review --max-budget-usd') COMPREPLY=(); return ;;
+    'review --timeout') COMPREPLY=(); return ;;
+    'review -C'|'review --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'review --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'sessions/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/list --limit') COMPREPLY=(); return ;;
     'sessions/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -179,6 +176,10 @@ _agentcli_complete() {
     'sessions/stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/stats --days') COMPREPLY=(); return ;;
     'replay --speed') COMPREPLY=(); return ;;
+    'stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'stats --days') COMPREPLY=(); return ;;
+    'stats --by') COMPREPLY=($(compgen -W "day model tool session" -- "$current")); return ;;
+    'stats --html') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'worktrees/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'tasks/list --session') COMPREPLY=(); return ;;
     'tasks/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -188,6 +189,29 @@ _agentcli_complete() {
     'tasks/answer --session') COMPREPLY=(); return ;;
     'tasks/cancel --session') COMPREPLY=(); return ;;
     'tasks/daemon --session') COMPREPLY=(); return ;;
+    'batch --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'batch --allow-tool') COMPREPLY=(); return ;;
+    'batch --deny-tool') COMPREPLY=(); return ;;
+    'batch --tools') COMPREPLY=(); return ;;
+    'batch --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
+    'batch --system-prompt') COMPREPLY=(); return ;;
+    'batch --append-system-prompt') COMPREPLY=(); return ;;
+    'batch --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
+    'batch --max-turns') COMPREPLY=(); return ;;
+    'batch -m'|'batch --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'batch --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
+    'batch --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'batch --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'batch --json-schema'|'batch --output-schema') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'batch --timeout') COMPREPLY=(); return ;;
+    'batch --max-budget-usd') COMPREPLY=(); return ;;
+    'batch -j'|'batch --jobs') COMPREPLY=(); return ;;
+    'batch -o'|'batch --output') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'batch --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
+    'batch --engine') COMPREPLY=($(compgen -W "local ray" -- "$current")); return ;;
+    'batch --prompt') COMPREPLY=(); return ;;
+    'batch --cwd-field') COMPREPLY=(); return ;;
+    'batch --shard') COMPREPLY=(); return ;;
     'pipeline/show -i'|'pipeline/show --input') COMPREPLY=(); return ;;
     'pipeline/show --format') COMPREPLY=($(compgen -W "tree json" -- "$current")); return ;;
     'pipeline/run -i'|'pipeline/run --input') COMPREPLY=(); return ;;
@@ -211,7 +235,12 @@ _agentcli_complete() {
     'pipeline/run -o'|'pipeline/run --output') COMPREPLY=($(compgen -d -- "$current")); return ;;
     'pipeline/run --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
     'pipeline/run --engine') COMPREPLY=($(compgen -W "local ray" -- "$current")); return ;;
+    'map --format') COMPREPLY=($(compgen -W "tree json dot html" -- "$current")); return ;;
+    'map -o'|'map --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'map --limit') COMPREPLY=(); return ;;
+    'map --history') COMPREPLY=(); return ;;
     'models --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'auth/status --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/set --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -245,65 +274,36 @@ _agentcli_complete() {
     'permissions/list --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     'permissions/list --allow-tool') COMPREPLY=(); return ;;
     'permissions/list --deny-tool') COMPREPLY=(); return ;;
-    'auth/status --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
-    'batch --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
-    'batch --allow-tool') COMPREPLY=(); return ;;
-    'batch --deny-tool') COMPREPLY=(); return ;;
-    'batch --tools') COMPREPLY=(); return ;;
-    'batch --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
-    'batch --system-prompt') COMPREPLY=(); return ;;
-    'batch --append-system-prompt') COMPREPLY=(); return ;;
-    'batch --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
-    'batch --max-turns') COMPREPLY=(); return ;;
-    'batch -m'|'batch --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
-    'batch --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
-    'batch --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
-    'batch --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'batch --json-schema'|'batch --output-schema') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'batch --timeout') COMPREPLY=(); return ;;
-    'batch --max-budget-usd') COMPREPLY=(); return ;;
-    'batch -j'|'batch --jobs') COMPREPLY=(); return ;;
-    'batch -o'|'batch --output') COMPREPLY=($(compgen -d -- "$current")); return ;;
-    'batch --format') COMPREPLY=($(compgen -W "text json" -- "$current")); return ;;
-    'batch --engine') COMPREPLY=($(compgen -W "local ray" -- "$current")); return ;;
-    'batch --prompt') COMPREPLY=(); return ;;
-    'batch --cwd-field') COMPREPLY=(); return ;;
-    'batch --shard') COMPREPLY=(); return ;;
-    'map --format') COMPREPLY=($(compgen -W "tree json dot html" -- "$current")); return ;;
-    'map -o'|'map --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'map --limit') COMPREPLY=(); return ;;
-    'map --history') COMPREPLY=(); return ;;
-    'stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
-    'stats --days') COMPREPLY=(); return ;;
-    'stats --by') COMPREPLY=($(compgen -W "day model tool session" -- "$current")); return ;;
-    'stats --html') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'review --base') COMPREPLY=(); return ;;
-    'review --commit') COMPREPLY=(); return ;;
-    'review --focus') COMPREPLY=(); return ;;
-    'review --format') COMPREPLY=($(compgen -W "text json sarif" -- "$current")); return ;;
-    'review -o'|'review --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'review --fail-on') COMPREPLY=($(compgen -W "critical high medium low" -- "$current")); return ;;
-    'review -m'|'review --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
-    'review --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
-    'review --max-turns') COMPREPLY=(); return ;;
-    'review --max-budget-usd') COMPREPLY=(); return ;;
-    'review --timeout') COMPREPLY=(); return ;;
-    'review -C'|'review --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
-    'review --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'acp -m'|'acp --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'acp --agent') COMPREPLY=(); return ;;
+    'acp --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'acp --session') COMPREPLY=(); return ;;
+    'acp -C'|'acp --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'acp --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'acp --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
+    'acp --allow-tool') COMPREPLY=(); return ;;
+    'acp --deny-tool') COMPREPLY=(); return ;;
+    'acp --tools') COMPREPLY=(); return ;;
+    'acp --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
+    'acp --system-prompt') COMPREPLY=(); return ;;
+    'acp --append-system-prompt') COMPREPLY=(); return ;;
+    'acp --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'acp --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
+    'acp --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'doctor --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
   esac
   case "$where" in
     '')
       options='-m --model --agent --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume acp sessions replay worktrees tasks pipeline models config mcp plugin permissions auth batch map stats review doctor help completions' ;;
+      commands='run resume review sessions replay stats worktrees tasks batch pipeline map models auth config mcp plugin permissions acp doctor help completions' ;;
     'run')
       options='-m --model --agent --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --session-id --json-schema --output-schema --max-turns --max-budget-usd --pause-usd --timeout --record --replay --quiet --raw --help -h'
       commands='' ;;
     'resume')
       options='-m --model --agent --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='' ;;
-    'acp')
-      options='-m --model --agent --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --login --help -h'
+    'review')
+      options='--base --staged --commit --focus --format -o --output --force --fail-on -m --model --effort --max-turns --max-budget-usd --timeout -C --cd --no-session --quiet --debug --help -h'
       commands='' ;;
     'sessions')
       options='--help -h'
@@ -350,6 +350,9 @@ _agentcli_complete() {
     'replay')
       options='--speed --step --thinking --help -h'
       commands='' ;;
+    'stats')
+      options='--format --days --by --html --help -h'
+      commands='' ;;
     'worktrees')
       options='--help -h'
       commands='list remove prune' ;;
@@ -383,6 +386,9 @@ _agentcli_complete() {
     'tasks/daemon')
       options='--session --help -h'
       commands='' ;;
+    'batch')
+      options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output -w --worktree --retry-failed --format --engine --prompt --cwd-field --shard --help -h'
+      commands='' ;;
     'pipeline')
       options='--help -h'
       commands='show run' ;;
@@ -392,8 +398,23 @@ _agentcli_complete() {
     'pipeline/run')
       options='-i --input --fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output -w --worktree --retry-failed --format --engine --help -h'
       commands='' ;;
+    'map')
+      options='--format -o --output --force --limit --history --help -h'
+      commands='' ;;
     'models')
       options='--format --offline --refresh --help -h'
+      commands='' ;;
+    'auth')
+      options='--help -h'
+      commands='login logout status' ;;
+    'auth/login')
+      options='--stdin --file --help -h'
+      commands='' ;;
+    'auth/logout')
+      options='--all --help -h'
+      commands='' ;;
+    'auth/status')
+      options='--format --help -h'
       commands='' ;;
     'config')
       options='--help -h'
@@ -470,29 +491,8 @@ _agentcli_complete() {
     'permissions/list')
       options='--format --permission-mode --sandbox --allow-tool --deny-tool --help -h'
       commands='' ;;
-    'auth')
-      options='--help -h'
-      commands='login logout status' ;;
-    'auth/login')
-      options='--stdin --file --help -h'
-      commands='' ;;
-    'auth/logout')
-      options='--all --help -h'
-      commands='' ;;
-    'auth/status')
-      options='--format --help -h'
-      commands='' ;;
-    'batch')
-      options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output -w --worktree --retry-failed --format --engine --prompt --cwd-field --shard --help -h'
-      commands='' ;;
-    'map')
-      options='--format -o --output --force --limit --history --help -h'
-      commands='' ;;
-    'stats')
-      options='--format --days --by --html --help -h'
-      commands='' ;;
-    'review')
-      options='--base --staged --commit --focus --format -o --output --force --fail-on -m --model --effort --max-turns --max-budget-usd --timeout -C --cd --no-session --quiet --debug --help -h'
+    'acp')
+      options='-m --model --agent --fallback-model -c --continue -r --resume --session --fork --new -w --worktree -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --login --help -h'
       commands='' ;;
     'doctor')
       options='--format --help -h'

@@ -82,9 +82,7 @@ class Past:
         if run is None:
             yield ToolFinished(call, result, "", 0.0)
             return
-        began, ended = run.started_at, run.finished_at
-        took = max(0.0, ended - began) if began is not None and ended is not None else 0.0
-        yield ToolFinished(call, result, run.outcome, took, run.display)
+        yield ToolFinished(call, result, run.outcome, run.took_s or 0.0, run.display)
 
 
 def _said(message: UserMessage, seq: int) -> Iterator[AgentEvent]:

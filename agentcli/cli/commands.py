@@ -21,7 +21,7 @@ from agentcli.cli.options import CommandSpec, DirectCommand, Option, OptionSet, 
 from agentcli.domain.errors import UsageError
 from agentcli.headless.errors import epilog
 
-__all__ = ["CommandSpec", "OptionSet", "PlainCommand", "PlainGroup", "add_command", "new_app"]
+__all__ = ["CommandSpec", "OptionSet", "PlainCommand", "add_command", "new_app"]
 T = TypeVar("T", bound=OptionSet)
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -69,19 +69,19 @@ class PlainCommand(TyperCommand):
 
 
 class _ProgramCommand(PlainCommand):
-    """The program's own help: the chat's options and then every command."""
+    """The program's own help: every command, then the chat's options."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Options, one-shot mode, commands."""
-        super().format_options(ctx, formatter)
+        """Commands, arguments and options."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+        super().format_options(ctx, formatter)
 
 
-class PlainGroup(TyperGroup):
+class _PlainGroup(TyperGroup):
     """A group of plain commands; without a command it runs ``default_command``."""
 
-    default_command: str | None = None
+    default_command = ""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """All parameters, ``--help`` included."""
@@ -91,10 +91,12 @@ class PlainGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the default command where none is named."""
-        if self.default_command and (not args or args[0].startswith("-")):
-            help_names = set(ctx.help_option_names)
-            if not help_names.intersection(args):
-                args = [self.default_command, *args]
+        is_named = bool(args) and not args[0].startswith("-")
+        if not is_named and not set(ctx.help_option_names).intersection(args):
+            if not self.default_command and not ctx.resilient_parsing:
+                names = ", ".join(self.list_commands(ctx))
+                raise UsageError(f"{ctx.command_path} needs a command", f"one of: {names}")
+            args = [name for name in (self.default_command, *args) if name]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -107,16 +109,18 @@ class PlainGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def new_app(help_text: str, group: type[PlainGroup] = PlainGroup) -> typer.Typer:
-    """An empty group of commands in this program's style."""
+def new_app(help_text: str, default: str = "") -> typer.Typer:
+    """An empty group of commands in this program's style; alone it runs ``default``."""
+    if default:
+        first, blank, more = help_text.partition("\n\n")
+        help_text = f"{first} Without a command: {default}.{blank}{more}"
     return typer.Typer(
-        cls=group,
+        cls=type("Group", (_PlainGroup,), {"default_command": default}),
         help=help_text,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings=CONTEXT,
-        no_args_is_help=group.default_command is None,
     )
 
 

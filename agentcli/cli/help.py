@@ -57,7 +57,7 @@ class HelpOptions(OptionSet):
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC]",
+            metavar="TOPIC",
             help="What to read about; without it, all topics.",
             autocompletion=lambda: list(topics()),
         ),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from agentcli.cli.options import OptionSet, choice
+from agentcli.domain.patterns import LazyPattern
 from agentcli.headless.streams import is_terminal, use_utf8, write_out
 from agentcli.ui.sanitize import clean_line, safe_json
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LIST_FORMATS = ("table", "json")
 _NARROWEST = 8
+_READABLE = 16
+_UUID = LazyPattern(r"^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}([0-9a-f]{12})$")
 
 
 class FormatOption(OptionSet):
@@ -48,26 +51,53 @@ def print_json(value: object) -> None:
     write_out(safe_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Aligned columns; on a terminal the last column is cut to fit, in a pipe nothing is."""
-    write_out(table(head, rows, width=_width()))
+def print_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str] = ()
+) -> None:
+    """Aligned columns, on a terminal made to fit; in a pipe nothing is cut."""
+    write_out(table(head, rows, less, width=_width()))
 
 
 def _width() -> int:
     return shutil.get_terminal_size((100, 24)).columns if is_terminal(sys.stdout) else 0
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = 0) -> str:
-    """``rows`` under ``head``; ``width`` 0 means as wide as it gets."""
-    cells = [tuple(clean_line(cell) for cell in row) for row in (head, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    lines = []
-    for row in cells:
-        line = "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
-        if width and len(line) > max(width, _NARROWEST):
-            line = line[: max(width, _NARROWEST) - 3] + "..."
-        lines.append(line + "\n")
-    return "".join(lines)
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str] = (), *, width: int = 0
+) -> str:
+    """``rows`` under ``head``; ``width`` 0 means as wide as it gets.
+
+    Where ``width`` is too small, ids are their last part (which names a session as well), columns
+    of ``less`` are left out, the first of them first, and then the widest columns are cut.
+    """
+    columns = [[clean_line(cell) for cell in column] for column in zip(head, *rows, strict=True)]
+    if width and _breadth(columns) > width:
+        columns = [[_UUID.sub(r"\1", cell) for cell in column] for column in columns]
+        for name in less:
+            if _breadth(columns, _READABLE) > width:
+                columns = [column for column in columns if column[0] != name]
+        most = max(map(_size, columns))
+        while most > _NARROWEST and _breadth(columns, most) > width:
+            most -= 1
+        columns = [[_shortened(cell, most) for cell in column] for column in columns]
+    padded = ([cell.ljust(_size(column)) for cell in column] for column in columns)
+    lines = ["  ".join(line).rstrip() for line in zip(*padded, strict=True)]
+    return "".join(f"{_shortened(line, width) if width else line}\n" for line in lines)
+
+
+def _size(column: Sequence[str]) -> int:
+    return max(map(len, column))
+
+
+def _breadth(columns: Sequence[Sequence[str]], most: int = sys.maxsize) -> int:
+    return sum(min(_size(column), most) + 2 for column in columns) - 2
+
+
+def _shortened(text: str, most: int) -> str:
+    """Of a path the end is kept, of anything else the beginning."""
+    if len(text) <= most:
+        return text
+    return f"...{text[3 - most :]}" if text.startswith("/") else f"{text[: most - 3]}..."
 
 
 def session_files() -> SessionFiles:

@@ -147,8 +147,9 @@ def _parse_error(error: Exception) -> UsageError | None:
     valid = [name for param in context.command.get_params(context) for name in param.opts]
     if option in spellings(RunOptions) - spellings(SharedOptions) and option not in valid:
         return UsageError(f"{option} is for one shot only", "use agent run or agent -p")
-    near = get_close_matches(option, [name for name in valid if name.startswith("--")], cutoff=0.6)
-    advice = f"did you mean {' or '.join(near[:2])}?" if near else see
+    words = [name.removeprefix("--") for name in valid if name.startswith("--")]
+    near = get_close_matches(option.lstrip("-"), words, n=2, cutoff=0.6)
+    advice = f"did you mean --{' or --'.join(near)}?" if near else see
     return UsageError(f"unknown option {option}", advice)
 
 

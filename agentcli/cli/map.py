@@ -31,7 +31,7 @@ class MapOptions(OptionSet):
     """Options of ``map``."""
 
     path: Annotated[
-        str | None, typer.Argument(metavar="[PATH]", help="A directory; default: this one.")
+        str | None, typer.Argument(metavar="PATH", help="A directory; default: this one.")
     ] = None
     format: Annotated[
         str, typer.Option("--format", metavar="|".join(FORMATS), help="How to show it.")

@@ -72,7 +72,8 @@ def models(options: ModelsOptions) -> int:
         )
         for row in rows
     ]
-    print_table(("", "MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY"), lines)
+    head = ("", "MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY")
+    print_table(head, lines, less=("OUTPUT", "WINDOW", "$/M IN", "$/M OUT"))
     write_error_line("* the default; any PROVIDER/MODEL that a provider offers can be used")
     return 0
 

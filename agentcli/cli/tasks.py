@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.listing import (
     FormatOption,
     print_json,
@@ -433,11 +433,7 @@ def _time(at: float | None) -> str | None:
     return None if at is None else iso_time(at)
 
 
-class _Tasks(PlainGroup):
-    default_command = "list"
-
-
-APP = new_app("Background runs and schedules, from any terminal (default: list).", _Tasks)
+APP = new_app("Background runs and schedules, from any terminal.", "list")
 add_command(APP, CommandSpec("list", "Runs and schedules of a session."), TaskListOptions, list_)
 add_command(APP, CommandSpec("show", "One run, with the end of its output."), RunShowOptions, show)
 add_command(APP, CommandSpec("logs", "Print what a run has printed."), LogsOptions, logs)
@@ -445,9 +441,7 @@ add_command(APP, CommandSpec("answer", "Answer what a run asks."), AnswerOptions
 add_command(APP, CommandSpec("cancel", "End a run, or a schedule."), RunOption, cancel)
 add_command(
     APP,
-    CommandSpec(
-        "daemon", "Start what is due in a session that no chat has open; ends with a signal."
-    ),
+    CommandSpec("daemon", "Start what is due in a session that no chat has open."),
     SessionOption,
     daemon,
 )

@@ -517,6 +517,15 @@ class ToolRun:
     line: str = ""
     outcome: str = ""
 
+    @property
+    def took_s(self) -> float | None:
+        """Seconds from start to end; ``None``: unknown, as of a call that died with the program."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        if self.status is RunStatus.INTERRUPTED:  # finished_at is when the next start closed it
+            return None
+        return max(0.0, self.finished_at - self.started_at)
+
 
 @frozen
 class RecordedResult:

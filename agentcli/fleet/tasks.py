@@ -183,11 +183,12 @@ def _check_head(source: TasksFile, line: int, names: Sequence[str]) -> None:
     if twice:
         what = f"two columns are called {_short(twice[0]) or 'nothing'}"
         raise _wrong(source, line, what, "give each a name of its own")
-    known = [*names, *FIELDS] if source.template is None else names
-    wanted = ["prompt"] if source.template is None else _placeholders(source.template)
-    for name in wanted:
+    if source.template is None and "prompt" not in names:
+        advice = "name a column so, or say it for all rows: --prompt 'TEXT with {COLUMN}'"
+        raise _wrong(source, line, "there is no column prompt", advice)
+    for name in _placeholders(source.template or ""):
         if name not in names:
-            raise _wrong(source, line, f"there is no column {_short(name)}", _near(name, known))
+            raise _wrong(source, line, f"there is no column {_short(name)}", _near(name, names))
 
 
 # --- what a row says ------------------------------------------------------------------------------

@@ -324,7 +324,7 @@ class Progress:
         if event.result.status is ResultStatus.REFUSED:
             return
         outcome = wording.outcome(event, summary)
-        timed = event.duration_s > 0 and not wording.has_duration(outcome)
+        timed = event.duration_s >= wording.FELT_S and not wording.has_duration(outcome)
         took = f" ({wording.duration(event.duration_s)})" if timed else ""
         # an outcome that does not stand right under its call says whose it is
         whose = "" if event.call.id == self._last_started else f"{summary}: "

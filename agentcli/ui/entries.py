@@ -49,10 +49,8 @@ class Exchange:
         return f"{clean(self.call.name)} {arguments}".strip()
 
     def _duration(self) -> str:
-        run = self.run
-        if run is None or run.started_at is None or run.finished_at is None:
-            return ""
-        return f"{max(0.0, run.finished_at - run.started_at):.1f} s"
+        took_s = None if self.run is None else self.run.took_s
+        return "" if took_s is None else f"{took_s:.1f} s"
 
     @property
     def display(self) -> str:

@@ -39,7 +39,6 @@ DIFF_TAIL = 12
 PROMPT_LINES = 20
 MAX_LINE = 400
 MAX_ERROR = 160
-_FELT_S = 0.1  # what takes less took no time
 _NO_TIME = " · 0.0 s"
 
 # what these return is for the model to read; their outcome line says enough
@@ -98,7 +97,7 @@ def outcome_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
     text = wording.outcome(event, clean_line(summary))
     took = (
         f" {theme.symbols.dot} {wording.duration(event.duration_s)}"
-        if event.duration_s >= _FELT_S and not wording.has_duration(text)
+        if event.duration_s >= wording.FELT_S and not wording.has_duration(text)
         else ""
     )
     text = text.removesuffix(_NO_TIME)
@@ -224,7 +223,7 @@ def turn_line(summary: TurnSummary, theme: Theme) -> str:
     The time alone where no model was asked, nothing when that was short.
     """
     usage, cost = summary.usage, summary.cost_usd
-    parts = [wording.duration(summary.duration_s)] if summary.duration_s >= _FELT_S else []
+    parts = [wording.duration(summary.duration_s)] if summary.duration_s >= wording.FELT_S else []
     if cost != 0 or usage.input_tokens or usage.output_tokens:
         parts += [wording.tokens(usage)] if usage.is_known else []
         parts += [wording.cost(cost)] if cost else []

@@ -40,6 +40,7 @@ _MILLION = 1_000_000
 _CENT = 0.01
 _LEAST = 0.0001
 LONG_WAIT_S = 60.0
+FELT_S = 0.1  # what takes less took no time
 
 
 def duration(seconds: float) -> str:

@@ -183,9 +183,13 @@ def test_what_cannot_be_done_is_one_line_and_stores_nothing(
 
 
 @pytest.mark.spec("SEC-9")
-def test_at_a_terminal_the_key_is_typed_unseen(credentials: Path, tmp_path: Path) -> None:
-    argv = [*AGENT, "auth", "login", "anthropic", "--file"]
-    with Terminal(argv, agent_env(), tmp_path) as terminal:
+def test_at_a_terminal_the_provider_is_asked_for_and_the_key_is_typed_unseen(
+    credentials: Path, tmp_path: Path
+) -> None:
+    with Terminal([*AGENT, "auth", "login", "--file"], agent_env(), tmp_path) as terminal:
+        terminal.wait_for("anthropic, openai, gemini")
+        terminal.wait_for("Provider:")
+        terminal.line(" Anthropic")
         terminal.wait_for("Key of anthropic (not shown):")
         terminal.line(CANARY)
         assert terminal.wait_exit() == 0

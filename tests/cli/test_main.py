@@ -52,11 +52,12 @@ def test_both_entry_points_start_the_same_program() -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("--modle", "x"), "did you mean --model"),
+        (("--modle", "x"), "did you mean --model?"),
         (("run", "--maxturns", "3"), "did you mean --max-turns"),
         (("--output-format", "json", "hi"), "agent run or agent -p"),
         (("sesions", "list"), "did you mean sessions"),
         (("sessions", "lst"), "did you mean list"),
+        (("pipeline",), "agent pipeline needs a command - one of: show, run"),
         (("config", "get"), "KEY is missing"),
         (("config", "get", "modle"), "did you mean model"),
         (("run", "-m"), "-m"),
@@ -95,6 +96,9 @@ def test_every_option_and_command_has_help() -> None:
         assert command.help, command.words
         for option in command.options:
             assert option.help, (command.words, option.names)
+    pages = (Path(__file__).parents[2] / "agentcli/docs/commands.md").read_text()
+    cut = [line for line in pages.splitlines() if line.startswith("  ") and line.endswith("...")]
+    assert not cut  # lists of commands say a whole sentence of each
 
 
 @pytest.mark.spec("CLI-3")

@@ -75,7 +75,7 @@ def test_a_table_fills_a_template(tmp_path: Path) -> None:
         ("", "t.jsonl", None, "holds no tasks"),
         (b'{"prompt": "x"}\n\xff', "t.jsonl", None, "line 2: not UTF-8"),
         ("file,n\na,1\n", "t.csv", "fix {fil}", "line 1: there is no column fil|file?"),
-        ("file,n\na,1\n", "t.csv", None, "line 1: there is no column prompt"),
+        ("file,n\na,1\n", "t.csv", None, "line 1: there is no column prompt|--prompt"),
         ("file,file\na,1\n", "t.csv", "{file}", "two columns are called file"),
         ("file,n\na,1,2\n", "t.csv", "{file}", "line 2: 3 cells"),
         ('file,n\n"a"b,1\n', "t.csv", "{file}", "line 2: not CSV"),

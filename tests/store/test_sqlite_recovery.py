@@ -14,6 +14,7 @@ from agentcli.domain.messages import ResultStatus, ToolResult
 from agentcli.domain.ports import RecordedResult
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.engine.context.outgoing import check_request
+from agentcli.store.catalogue.statistics import statistics_of
 from agentcli.store.reads import CRASH_DETAIL
 from agentcli.store.sqlite import SqliteStore, recover
 from tests.store.sessions import asking, call, change, finished_session, fresh, now, result, text
@@ -59,6 +60,18 @@ def test_each_call_gets_one_result_that_tells_what_is_known_of_it(tmp_path: Path
     assert messages[2:] == list(results)
     check_request([*messages, text("on")])
     assert (loaded.info.status, loaded.info.detail) == (SessionStatus.CRASHED, CRASH_DETAIL)
+
+
+@pytest.mark.spec("REC-1", "CLI-8")
+def test_how_long_an_interrupted_call_took_is_unknown_however_late_the_next_start(
+    tmp_path: Path,
+) -> None:
+    path = now(stopped_with_three_calls(tmp_path))
+    change(path, "UPDATE tool_run SET started_at = started_at - 86400 WHERE call_id = 'runs'")
+    runs = now(recovered(path))[0].runs
+    assert runs["runs"].took_s is None and runs["waits"].took_s is None
+    assert runs["ended"].took_s is not None
+    assert sum(use.seconds for use in statistics_of([path]).by_tool.values()) < 3600
 
 
 @pytest.mark.spec("REC-1")

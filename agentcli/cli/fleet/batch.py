@@ -71,8 +71,8 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
             "-o",
             "--output",
             metavar="DIR",
-            help="Where results go, and where a batch goes on that was stopped;"
-            " default: the name of TASKS with .batch.",
+            help="Where results go, and where it goes on when it was stopped;"
+            " by default a directory named after the file.",
         ),
     ] = None
     worktree: Annotated[

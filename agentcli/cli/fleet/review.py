@@ -35,7 +35,7 @@ class ReviewOptions(OptionSet):
 
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PATH]...", help="Only what changed in this file or directory."),
+        typer.Argument(metavar="PATH", help="Only what changed in this file or directory."),
     ] = None
     base: Annotated[
         str | None,

@@ -11,7 +11,7 @@ import typer
 from agentcli.app.worktrees.book import Worktrees
 from agentcli.app.worktrees.contents import TreeState
 from agentcli.app.worktrees.repository import Worktree, common_directory
-from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.config.paths import Paths
 from agentcli.headless.streams import write_error_line, write_out
@@ -114,16 +114,12 @@ def _row(tree: Worktree, state: TreeState) -> dict[str, object]:
     }
 
 
-class _TreesGroup(PlainGroup):
-    default_command = "list"
-
-
 APP = new_app(
     "List and remove the worktrees of agents.\n\n"
     "agent -w NAME works in a worktree of its own, on the branch agent/NAME. When the agent"
     " leaves, a clean one is removed, with its branch; one that holds work is kept until it is"
     " removed here. Clean: no change, no untracked file, no commit that no other branch has.",
-    _TreesGroup,
+    "list",
 )
 add_command(
     APP,
@@ -139,9 +135,7 @@ add_command(
 )
 add_command(
     APP,
-    CommandSpec(
-        "prune", "Remove the clean ones that nobody works in, and what killed agents left."
-    ),
+    CommandSpec("prune", "Remove clean ones that nobody works in, and what a kill has left."),
     AllOption,
     prune_trees,
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.listing import (
     EmptyOptions,
     FormatOption,
@@ -138,7 +138,11 @@ def list_(options: SessionListOptions) -> int:
         )
         for info in infos
     ]
-    print_table(("ID", "UPDATED (UTC)", "STATE", "TURNS", "MODEL", "DIRECTORY", "TITLE"), rows)
+    print_table(
+        ("ID", "UPDATED (UTC)", "STATE", "TURNS", "MODEL", "DIRECTORY", "TITLE"),
+        rows,
+        less=("MODEL", "TURNS", "DIRECTORY", "UPDATED (UTC)"),
+    )
     if limit is None and len(infos) == most:
         write_error_line(f"the {most} newest are shown - more with: --limit N, or search them")
     return 0
@@ -340,15 +344,9 @@ def _say_progress(done: int, total: int) -> None:
         write_error_line(f"indexed {done} of {total}")
 
 
-class SessionsGroup(PlainGroup):
-    """``agent sessions`` alone lists."""
-
-    default_command = "list"
-
-
 APP = new_app(
-    "List, show, search, import, export and repair sessions. Without a command: list.",
-    SessionsGroup,
+    "List, show, search, import, export and repair sessions.",
+    "list",
 )
 add_command(APP, CommandSpec("list", "All sessions, newest first."), SessionListOptions, list_)
 import_module("agentcli.cli.switching.exports").add_to(APP)

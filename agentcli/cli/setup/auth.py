@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.config.credentials import (
     SAME_ACCOUNT,
@@ -71,7 +71,8 @@ class _KeyRow(NamedTuple):
 def login(options: LoginOptions) -> int:
     """Ask for a key and keep it."""
     settings = _settings()
-    provider = _account(_wanted(options.provider, settings), settings)
+    asks = not options.stdin and is_terminal(sys.stdin)
+    provider = _account(options.provider or _chosen(settings, asks=asks), settings)
     key = _read_key(provider, from_stdin=options.stdin)
     is_custom = _is_custom(provider, settings)
     entry = CredentialEntry(key, is_custom=is_custom)
@@ -233,13 +234,18 @@ def _account(name: str, settings: Settings) -> str:
     return SAME_ACCOUNT.get(name, name)
 
 
-def _wanted(given: str | None, settings: Settings) -> str:
-    if given is not None:
-        return given
+def _chosen(settings: Settings, *, asks: bool) -> str:
+    """The provider that the user names; raises ``UsageError`` where nobody ``asks`` for it."""
     from agentcli.providers._registry import BUILT_IN
 
     names = [name for name, row in BUILT_IN.items() if row.needs_key and name not in SAME_ACCOUNT]
     names += [name for name in settings.providers if name not in BUILT_IN]
+    if asks:
+        write_error_line(f"Providers: {', '.join(names)}")
+        sys.stderr.write("Provider: ")
+        sys.stderr.flush()
+        if typed := sys.stdin.readline().strip():
+            return next((name for name in names if name.lower() == typed.lower()), typed)
     raise UsageError("no provider was named", f"one of: {', '.join(names)}")
 
 
@@ -278,19 +284,10 @@ def _ask(provider: str) -> str:
         raise UsageError("this terminal would show the key", "give it with --stdin") from None
 
 
-class AuthGroup(PlainGroup):
-    """``agent auth`` alone tells the status."""
-
-    default_command = "status"
-
-
-APP = new_app("Store the keys of providers, or forget them. Without a command: status.", AuthGroup)
+APP = new_app("Store the keys of providers, or forget them.", "status")
 add_command(
     APP,
-    CommandSpec(
-        "login",
-        "Ask for a provider's key and keep it, in the OS keyring or in a file of yours (0600).",
-    ),
+    CommandSpec("login", "Ask for a provider's key, and keep it in the OS keyring or a file."),
     LoginOptions,
     login,
 )

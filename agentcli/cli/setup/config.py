@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.commands import CommandSpec, PlainGroup, add_command, new_app
+from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice
 from agentcli.cli.redacting import know_secrets, shown
@@ -217,13 +217,7 @@ def path_(_options: EmptyOptions) -> int:
     return 0
 
 
-class ConfigGroup(PlainGroup):
-    """``agent config`` alone shows."""
-
-    default_command = "show"
-
-
-APP = new_app("Show and change settings. Without a command: show.", ConfigGroup)
+APP = new_app("Show and change settings.", "show")
 add_command(
     APP, CommandSpec("show", "Every key, its value and where it comes from."), FormatOption, show
 )

@@ -25,7 +25,7 @@ from agentcli.app.extensions.servers import (
     root_of,
     waiting_servers,
 )
-from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.logging_setup import REDACTOR
 from agentcli.cli.options import choice, number
@@ -76,9 +76,7 @@ class ServerAddOptions(OptionSet):
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")]
     target: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[-- COMMAND…|URL]", help="The program and its arguments, or a URL."
-        ),
+        typer.Argument(metavar="-- COMMAND…|URL", help="The program and its arguments, or a URL."),
     ] = None
     url: Annotated[
         str | None, typer.Option("--url", metavar="URL", help="Where a remote server is.")
@@ -542,7 +540,7 @@ def serve(options: EmptyOptions) -> int:
     )
 
 
-APP = new_app("Servers of the Model Context Protocol, whose tools the model may use.", PlainGroup)
+APP = new_app("Servers of the Model Context Protocol, whose tools the model may use.", "list")
 add_command(APP, CommandSpec("list", "The servers of this directory."), FormatOption, list_)
 add_command(APP, CommandSpec("get", "All that is set for a server."), ServerGetOptions, get)
 add_command(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentcli.cli.commands import CommandSpec, PlainGroup, add_command, new_app
+from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.cli.options import MODES, SANDBOXES, choice
 from agentcli.domain.errors import UsageError
@@ -137,20 +137,10 @@ def _in_force(options: PolicyOptions) -> tuple[Settings, SessionOptions]:
     )
 
 
-class PermissionsGroup(PlainGroup):
-    """``agent permissions`` alone lists."""
-
-    default_command = "list"
-
-
-APP = new_app(
-    "Explain what runs without asking, and why. Without a command: list.", PermissionsGroup
-)
+APP = new_app("Explain what runs without asking, and why.", "list")
 add_command(
     APP,
-    CommandSpec(
-        "explain", "Explain what would happen to a command or another call; nothing is run."
-    ),
+    CommandSpec("explain", "Explain what would become of a command or another call."),
     ExplainOptions,
     explain_,
 )

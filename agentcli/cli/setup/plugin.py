@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import ConfigError, UsageError
@@ -213,7 +213,7 @@ def validate(options: ValidateOptions) -> int:
     return 0
 
 
-APP = new_app("Plugins: skills, commands, agents and hooks in a directory.", PlainGroup)
+APP = new_app("Plugins: skills, commands, agents and hooks in a directory.", "list")
 add_command(APP, CommandSpec("add", "Fetch a plugin, show all of it, and ask."), AddOptions, add)
 add_command(APP, CommandSpec("list", "The plugins that take effect."), FormatOption, list_)
 add_command(

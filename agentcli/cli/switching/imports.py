@@ -228,5 +228,5 @@ def _as_json(done: ImportedSession) -> dict[str, Any]:
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the group of those for sessions."""
-    help_text = "Take sessions of Claude Code, Codex or opencode along, or our own JSON."
+    help_text = "Import sessions of Claude Code, Codex and opencode."
     add_command(app, CommandSpec("import", help_text), SessionImportOptions, import_)

@@ -28,6 +28,7 @@ from agentcli.domain.accounts import (
 )
 from agentcli.domain.errors import StoreError
 from agentcli.domain.messages import Usage
+from agentcli.domain.ports import RunStatus
 from agentcli.domain.session import SessionInfo
 from agentcli.domain.values import frozen, mutable
 from agentcli.store import reads as _rows
@@ -147,8 +148,9 @@ def _read(db: sqlite3.Connection, since: float) -> _Read:
         query = "SELECT count(*) FROM message WHERE role = 'user' AND created_at >= ?"
         turns = min(turns, db.execute(query, (begun,)).fetchone()[0])
     tools = db.execute(
-        "SELECT call_id, name, started_at, finished_at FROM tool_run WHERE started_at >= ?",
-        (since,),
+        "SELECT call_id, name, started_at, CASE WHEN status != ? THEN finished_at END"
+        " FROM tool_run WHERE started_at >= ?",  # when an interrupted one ended, nobody knows
+        (RunStatus.INTERRUPTED, since),
     ).fetchall()
     return _Read(info, turns, read_ledger(db), tools)
 

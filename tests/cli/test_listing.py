@@ -1,0 +1,38 @@
+"""Tables: whole in a pipe, made to fit a terminal (CLI-9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcli.cli.listing import table
+
+HEAD = ("ID", "MODEL", "DIRECTORY", "TITLE")
+ROW = (
+    "01a2060a-02dd-7d0b-be33-f9b27e5ec525",
+    "offline/assistant",
+    "/home/ada/projects/shop",
+    "fix the tests of the cart, all of them",
+)
+
+
+@pytest.mark.spec("CLI-9")
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (0, "  ".join(ROW)),
+        (200, "  ".join(ROW)),
+        (80, "f9b27e5ec525  offline/assistant  ...e/ada/projects/shop  fix the tests of th..."),
+        (60, "f9b27e5ec525  ...e/ada/projects/shop  fix the tests of th..."),
+        (40, "f9b27e5ec525  fix the tests of the ca..."),
+        (12, "f9b27... ..."),
+    ],
+)
+def test_a_row_fits_and_its_last_words_are_not_the_first_to_go(width: int, line: str) -> None:
+    got = table(HEAD, [ROW], ("MODEL", "DIRECTORY"), width=width).splitlines()
+    assert not width or max(map(len, got)) <= width
+    assert got[1] == line
+
+
+def test_a_table_with_no_row_or_with_little_in_it_is_left_alone() -> None:
+    assert table(("NAME", "STATE"), [], width=40) == "NAME  STATE\n"
+    assert table(("A", "B"), [("\x1b[31mx", "")], width=4) == "A  B\nx\n"
