@@ -1,9 +1,9 @@
 """A batch: every task once, to its end, as many at a time as are allowed (SCALE-2).
 
 Laws: a task that has ended is never begun again unless that is asked for; one that was begun goes
-on in its session; what is unfinished comes before what is new. A refusal by a provider, a kill, or
-a share of the budget that is spent put a task back in the line; how often is bounded. ``drain``
-lets what runs end, ``stop`` ends it so that it can go on later.
+on in its session; what is unfinished comes before what is new. A refusal by a provider, a kill, a git
+or a disk that was in the way, or a share of the budget that is spent put a task back in the line;
+how often is bounded. ``drain`` lets what runs end, ``stop`` ends it so that it can go on later.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _APPROVAL, _STORE, _TEMPORARY = 4, 74, 75
 _STATES = {0: BatchState.DONE, 3: BatchState.LIMIT, _APPROVAL: BatchState.REFUSED}
 _STOPPED = frozenset({129, 130, 143})
 _IN_USE = frozenset({"session_locked", "tree_in_use"})  # by what a kill has not ended yet
+_PASSING = frozenset({"git_busy", "persistence_error"})  # not of its own prompt's making
 _RETRIED = frozenset({BatchState.FAILED, BatchState.LIMIT})
 
 
@@ -401,7 +402,7 @@ class Batch:
             pause_s = bucket.refused(time.monotonic(), named_s)
             who = item.provider or "the provider"
             self._view.says(f"{who} asks for a pause: its tasks wait {pause_s:.0f} s")
-        elif was_killed:
+        elif was_killed or reason in _PASSING:
             wait_s = min(LONGEST_WAIT_S, KILLED_S * 2**item.tries)
         else:
             bucket.went_well()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.files.safe_git import find_git
+from agentcli.app.files.safe_git import GitBusy, find_git
+from agentcli.domain.errors import ConfigError
 
 
 def git(cwd: Path, *arguments: str) -> None:
@@ -59,3 +60,17 @@ def test_output_is_bounded_and_failure_is_none(project: Path, tmp_path: Path) ->
     outside = find_git(tmp_path)
     assert outside is not None
     assert outside.output("rev-parse", "HEAD", limit=100) is None
+
+
+@pytest.mark.spec("SCALE-2")
+def test_what_passes_is_told_from_what_does_not(project: Path) -> None:
+    found = find_git(project)
+    assert found is not None
+    (project / ".git/index.lock").touch()
+    with pytest.raises(GitBusy, match=r"index\.lock"):
+        found.change("add", "a.txt")
+    with pytest.raises(GitBusy, match="was stopped"):
+        found.change("cat-file", "--batch", timeout_s=0.0)
+    with pytest.raises(ConfigError) as caught:
+        found.change("branch", "-D", "nowhere")
+    assert not isinstance(caught.value, GitBusy)

@@ -174,17 +174,23 @@ def test_what_is_killed_or_refused_again_and_again_is_given_up(
             return ended(2, terminal_reason="tree_in_use")
         if call.prompt == "k":
             return TaskResult(None, problem="killed by signal 9")
+        if call.prompt in "gd" and times < 3:
+            code, kind = (78, "git_busy") if call.prompt == "g" else (74, "persistence_error")
+            return ended(code, terminal_reason=kind)
+        if call.prompt == "b":
+            return ended(78, terminal_reason="git_busy")
         if call.prompt == "n" and times < 9:
             return ended(75, retry_after_s=0.001)
         return ended(75, retry_after_s=0.0) if call.prompt == "r" else ended(0)
 
     engine = Played(script)
-    go(tmp_path, prompts(tmp_path, "klnrw"), engine)
-    assert Counter(engine.prompts) == {"k": 5, "r": 5, "l": 20, "n": 9, "w": 20}
-    assert states(tmp_path) == {"k": "failed", "l": "done", "n": "done", "r": "failed", "w": "done"}
+    go(tmp_path, prompts(tmp_path, "klnrwgdb"), engine)
+    times = {"k": 5, "r": 5, "l": 20, "n": 9, "w": 20, "g": 3, "d": 3, "b": 5}
+    assert Counter(engine.prompts) == times
+    assert states(tmp_path) == dict.fromkeys("lnwgd", "done") | dict.fromkeys("krb", "failed")
     row = rows_of(tmp_path / "out")[0]
     assert (row["result"], row["exit_code"], row["attempts"]) == ("killed by signal 9", None, 5)
-    assert len({call.session_id for call in engine.calls}) == 5
+    assert len({call.session_id for call in engine.calls}) == 8
 
 
 @pytest.mark.parametrize("how", ["drain", "stop"])

@@ -39,6 +39,11 @@ _FILTERS = ("clean", "smudge", "process")
 
 # others may be changing references of the same repository; git would wait for a tenth of a second
 _PATIENT = ("-c", "core.filesRefLockTimeout=10000", "-c", "core.packedRefsTimeout=10000")
+_LOCKED = b".lock': File exists"
+
+
+class GitBusy(ConfigError):
+    """Another git, or a slow disk, was in the way for too long: later the same may go well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class SafeGit:
         started, and lets it take its own locks away. ``given`` is its input;
         ``keep_open`` are files that stay open for as long as any of them runs.
 
-        Raises ``ConfigError`` with what git says.
+        Raises ``ConfigError`` with what git says, ``GitBusy`` where it had to wait too long.
         """
         try:
             process = subprocess.Popen(  # noqa: S603 - a program outside the workspace
@@ -114,14 +119,15 @@ class SafeGit:
             _end(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 took = f"git {arguments[0]} was stopped"
-                raise ConfigError(took, "nothing is left of it") from error
+                raise GitBusy(took, "nothing is left of it") from error
             raise
         if process.returncode not in ok:
             lines = os.fsdecode(said[:10_000]).encode("utf-8", "replace").decode().splitlines()
             fatal = (line for line in lines if line.startswith(("fatal: ", "error: ")))
             line = next(fatal, lines[0] if lines else f"exit code {process.returncode}")
             what = one_line(line.partition(": ")[2] or line, 300)
-            raise ConfigError(f"git {arguments[0]}: {what}", "nothing was changed")
+            kind = GitBusy if _LOCKED in said else ConfigError
+            raise kind(f"git {arguments[0]}: {what}", "nothing was changed")
         return out
 
     def without_filters(self) -> SafeGit | None:

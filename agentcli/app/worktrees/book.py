@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 
-from agentcli.app.files.safe_git import find_git
+from agentcli.app.files.safe_git import GitBusy, find_git
 from agentcli.app.worktrees.contents import (
     GIT_TIMEOUT_S,
     MAX_COMMITS,
@@ -573,7 +573,7 @@ class Worktrees:
         except OSError as error:
             raise ConfigError(f"cannot lock {file}: {error.strerror}", "see the file") from error
         if lock is None:
-            raise ConfigError(f"{file} was locked for too long", "is git waiting for something?")
+            raise GitBusy(f"{file} was locked for too long", "is git waiting for something?")
         try:
             if left := os.read(lock.handle, _MAX_RECORD_BYTES):
                 begun_at = os.fstat(lock.handle).st_mtime
