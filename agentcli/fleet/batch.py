@@ -1,9 +1,9 @@
 """A batch: every task once, to its end, as many at a time as are allowed (SCALE-2).
 
 Laws: a task that has ended is never begun again unless that is asked for; one that was begun goes
-on in its session; what is unfinished comes before what is new. A refusal by a provider, a kill, a git
-or a disk that was in the way, or a share of the budget that is spent put a task back in the line;
-how often is bounded. ``drain`` lets what runs end, ``stop`` ends it so that it can go on later.
+on in its session; what is unfinished comes before what is new. A refusal by a provider, a kill, a
+busy git, a full disk, or a share of the budget that is spent put a task back in the line; how often
+is bounded. ``drain`` lets what runs end, ``stop`` ends it so that it can go on later.
 """
 
 from __future__ import annotations
@@ -353,7 +353,13 @@ class Batch:
             options.append(f"--worktree={self._journal.worktree_of(task.id)}")
         timeout_s = task.timeout_s or plan.timeout_s
         return TaskCall(
-            known.session_id, task.prompt, task.cwd, tuple(options), timeout_s, task.is_data
+            known.session_id,
+            task.prompt,
+            task.cwd,
+            tuple(options),
+            task.schema,
+            timeout_s,
+            task.is_data,
         )
 
     async def _account(self, known: TaskStanding, result: TaskResult) -> tuple[float, int]:

@@ -29,6 +29,7 @@ LATE_S = 30.0
 """A task that has not ended so long after its own time limit is stopped from outside."""
 _TAIL_BYTES = 8 * 1024
 _MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument
+_SCHEMA_HANDLE = 3
 _PROGRAM = (sys.executable, "-P", "-m", "agentcli", "run", "--output-format", "json")
 
 
@@ -36,14 +37,16 @@ _PROGRAM = (sys.executable, "-P", "-m", "agentcli", "run", "--output-format", "j
 class TaskCall:
     """A task for an engine. ``arguments`` are options of ``agent run`` beside those named here.
 
-    ``cwd`` is absolute. ``timeout_s`` is for this run of it, in seconds; ``None``: no limit. A
-    prompt that ``is_data`` calls no command and names no file: a program has written it.
+    ``cwd`` is absolute. ``schema`` is what its result must satisfy, as JSON. ``timeout_s`` is for
+    this run of it, in seconds; ``None``: no limit. A prompt that ``is_data`` calls no command and
+    names no file: a program has written it.
     """
 
     session_id: str
     prompt: str
     cwd: Path
     arguments: tuple[str, ...] = ()
+    schema: str | None = None
     timeout_s: float | None = None
     is_data: bool = False
 
@@ -58,7 +61,9 @@ class TaskCall:
         """The process, the interpreter's path first."""
         limit = () if self.timeout_s is None else ("--timeout", f"{self.timeout_s:.3f}")
         prompt = () if self.by_stdin else (self.prompt,)
-        own = ("--session-id", self.session_id)
+        own = ["--session-id", self.session_id]
+        if self.schema is not None:
+            own.append(f"--json-schema=/dev/fd/{_SCHEMA_HANDLE}")
         return (*_PROGRAM, *own, *self.arguments, *limit, "--", *prompt)
 
 
@@ -116,6 +121,8 @@ class LocalEngine:
         try:
             if call.by_stdin:
                 handles[0] = open_nameless(call.prompt.encode())
+            if call.schema is not None:
+                handles[_SCHEMA_HANDLE] = open_nameless(call.schema.encode())
             command = Command(
                 call.command_line,
                 call.cwd,

@@ -102,6 +102,7 @@ def _as_plain(call: TaskCall) -> Mapping[str, Any]:
         "prompt": call.prompt,
         "cwd": str(call.cwd),
         "arguments": list(call.arguments),
+        "schema": call.schema,
         "timeout_s": call.timeout_s,
         "is_data": call.is_data,
     }

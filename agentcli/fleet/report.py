@@ -157,12 +157,12 @@ def summary(end: BatchEnd, directory: Path, *, as_json: bool) -> str:
     return f"{total}: {words}{skipped}; cost {wording.cost(end.spent_usd)}\n{files}"
 
 
-def advice(end: BatchEnd) -> str:
-    """What to do next; empty when all is done."""
+def advice(end: BatchEnd, what: str = "TASKS") -> str:
+    """What to do next; empty when all is done. ``what`` is what the batch was made of."""
     if end.reason == "budget":
         return "the budget is spent - start again with a larger --max-budget-usd"
     if end.reason:
-        return "start again with the same TASKS and -o to go on"
+        return f"start again with the same {what} and -o to go on"
     return "" if end.is_complete else "run what has failed again with --retry-failed"
 
 

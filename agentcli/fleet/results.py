@@ -303,6 +303,11 @@ def write_whole(path: Path, pieces: Iterator[bytes]) -> None:
         raise _unwritten(path, error) from error
 
 
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """The same with ``value`` in a line. Raises ``PersistenceError``."""
+    write_whole(path, iter([_line(value)]))
+
+
 def _unwritten(path: Path, error: OSError) -> PersistenceError:
     reason = (error.strerror or str(error)).lower()
     advice = "make room, and start the batch again: what is done stays done"

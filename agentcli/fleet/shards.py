@@ -28,7 +28,7 @@ from agentcli.fleet.report import (
     report_rows,
     write_page,
 )
-from agentcli.fleet.results import JOURNAL, RESULTS, Journal, write_whole
+from agentcli.fleet.results import JOURNAL, RESULTS, Journal, write_json, write_whole
 from agentcli.fleet.tasks import BatchTask
 from agentcli.ui.sanitize import clean_line, safe_json
 
@@ -121,8 +121,7 @@ def part_of(
         "tasks": _digest(tasks),
         "places": places,
     }
-    text = safe_json(json.dumps(value, ensure_ascii=False)) + "\n"
-    write_whole(path, iter([text.encode("utf-8", "backslashreplace")]))
+    write_json(path, value)
     return tuple(tasks[place.at] for place in places)
 
 

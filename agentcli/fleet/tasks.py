@@ -37,9 +37,10 @@ _SHOWN = 60
 class BatchTask:
     """One row. ``cwd`` is absolute; what the row does not say is ``None``.
 
-    ``content`` is a digest of what it says, ``line`` where it stands, from 1. The last four are
-    for tasks that no row stands for: more options of ``agent run``, a prompt that is data alone
-    (see ``TaskCall``), how often it is tried again when it has failed, a worktree of its own.
+    ``content`` is a digest of what it says, ``line`` where it stands, from 1. The last five are
+    for tasks that no row stands for: more options of ``agent run``, what its result must satisfy,
+    a prompt that is data alone (see ``TaskCall``), how often it is tried again when it has failed,
+    a worktree of its own.
     """
 
     id: str
@@ -52,6 +53,7 @@ class BatchTask:
     max_budget_usd: float | None = None
     timeout_s: float | None = None
     arguments: tuple[str, ...] = ()
+    schema: str | None = None
     is_data: bool = False
     retries: int = 0
     worktree: bool = False

@@ -182,7 +182,7 @@ def batch(options: BatchOptions) -> int:
         make_report(journal, tasks, session_page)
     finally:
         journal.close()
-    _print_end(end, directory, advice(end), options)
+    print_end(end, directory, options)
     return code
 
 
@@ -200,11 +200,16 @@ def _merge(options: BatchOptions) -> int:
     into = Path(options.output).expanduser().absolute()
     shards = [Path(text).expanduser() for text in options.tasks[1:]]
     merged = merge_shards(shards, into, session_page, exported)
-    _print_end(merged.end, into, merge_advice(merged), options)
+    _print(merged.end, into, merge_advice(merged), options)
     return ExitCode.OK if merged.end.is_complete else ExitCode.FAILED
 
 
-def _print_end(end: BatchEnd, directory: Path, line: str, options: BatchOptions) -> None:
+def print_end(end: BatchEnd, directory: Path, options: ManyOptions, what: str = "TASKS") -> None:
+    """Say how it ended, and what to do next with ``what``."""
+    _print(end, directory, advice(end, what), options)
+
+
+def _print(end: BatchEnd, directory: Path, line: str, options: ManyOptions) -> None:
     if options.format == "json":
         use_utf8()
     write_out(summary(end, directory, as_json=options.format == "json"))

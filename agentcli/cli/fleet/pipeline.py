@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,19 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
-from agentcli.cli.fleet.batch import ManyOptions, checked, make_report, run_all
+from agentcli.cli.fleet.batch import ManyOptions, checked, make_report, print_end, run_all
 from agentcli.cli.listing import print_json, print_table
 from agentcli.cli.options import choice
-from agentcli.cli.session_request import settings_in_force
+from agentcli.cli.session_request import is_trusted, settings_in_force
 from agentcli.cli.switching.exports import session_page
-from agentcli.domain.errors import ConfigError, UsageError
-from agentcli.fleet.report import advice, summary
-from agentcli.fleet.results import Journal, write_whole
+from agentcli.domain.errors import UsageError
+from agentcli.fleet.results import Journal, write_json
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import write_error_line, write_out
 
 if TYPE_CHECKING:
-    from agentcli.fleet.pipeline.file import StepPipeline
+    from agentcli.fleet.pipeline.file import Check, StepPipeline
 
 STEPS = "steps.json"
 _SHAPES = ("tree", "json")
@@ -43,7 +40,7 @@ class FileOptions(OptionSet):
         ),
     ] = None
 
-    def pipeline(self) -> StepPipeline:
+    def pipeline(self, check: Check | None = None) -> StepPipeline:
         """The file, checked; raises ``AgentError``."""
         from agentcli.fleet.pipeline.file import read_pipeline
 
@@ -53,7 +50,7 @@ class FileOptions(OptionSet):
             if not equals:
                 raise UsageError(f"--input {text} is not valid", "give it as NAME=VALUE")
             given[name.strip()] = value
-        return read_pipeline(Path(self.file).expanduser(), given)
+        return read_pipeline(Path(self.file).expanduser(), given, check)
 
 
 class ShowOptions(FileOptions):
@@ -83,64 +80,76 @@ class PipelineRunOptions(ManyOptions, FileOptions):
 
 def run_pipeline(options: PipelineRunOptions) -> int:
     """Run the steps; returns the exit code."""
-    from agentcli.fleet.pipeline.progress import PipelineProgress, PipelineTasks, steps_json
+    from agentcli.fleet.pipeline.progress import PipelineProgress, PipelineTasks
 
-    pipeline = options.pipeline()
     plan = options.batch_plan(())
-    _check_agents(pipeline, options)
+    place = _StartPlace(options)
+    pipeline = options.pipeline(place.problem)
     directory = Path(options.output or f"{Path(options.file).stem}.pipeline").expanduser()
-    journal = Journal.open(directory.absolute())
+    directory = directory.absolute()
+    journal = Journal.open(directory)
 
     def say(text: str) -> None:
         if not options.quiet:
             write_error_line(text)
 
     try:
-        progress = PipelineProgress(pipeline, Path.cwd())
-        tasks = PipelineTasks(progress, journal.tasks.keys(), say)
+        tasks = PipelineTasks(PipelineProgress(pipeline, place.limits), journal.tasks, say)
         plan = replace(plan, tasks=tasks.first(), follow=tasks.follow)
         end, code = run_all(plan, journal, options, pipeline.max_budget_usd)
         make_report(journal, tasks.tasks, session_page)
-        write_whole(directory.absolute() / STEPS, iter([steps_json(tasks)]))
+        found = tasks.as_json(journal.rows([task.id for task in tasks.tasks]))
+        write_json(directory / STEPS, found)
     finally:
         journal.close()
-    ended = {report.state for report in progress.report()}
-    if code == ExitCode.OK and not ended <= {"done", "skipped"}:
+    report = tasks.report()
+    if code == ExitCode.OK and not {each.state for each in report} <= {"done", "skipped"}:
         code = ExitCode.FAILED
     if options.format == "json":
-        print_json(json.loads(steps_json(tasks)))
+        print_json(found)
         return code
     print_table(
         ("STEP", "STATE", "RUNS", "WHY"),
-        [
-            (each.name, each.state, f"{each.done}/{len(each.tasks)}", each.reason)
-            for each in progress.report()
-        ],
+        [(each.name, each.state, f"{each.done}/{len(each.tasks)}", each.reason) for each in report],
     )
-    write_out(summary(end, directory.absolute(), as_json=False))
-    if (line := advice(end)) and not options.quiet:
-        write_error_line(line)
+    print_end(end, directory, options, "FILE")
     return code
 
 
-def _check_agents(pipeline: StepPipeline, options: PipelineRunOptions) -> None:
-    """Raise ``ConfigError`` if a step that works here names an agent that is not there."""
-    steps = [step for step in pipeline.steps if step.settings.agent and step.cwd is None]
-    if not steps or options.engine != "local":
-        return
-    from agentcli.app.extensions.found import find_extensions
+class _StartPlace:
+    """What a file may name where it is started, and whether it may reach beyond that place."""
 
-    settings, _ = settings_in_force(checked(options))
-    known = asyncio.run(find_extensions(settings, Path.cwd())).agents
-    listed = ", ".join(sorted(known)) or "none"
-    wrong = tuple(
-        f"line {step.line}: steps.{step.name}.agent: there is no agent {step.settings.agent}"
-        f" (there are: {listed})"
-        for step in steps
-        if (step.settings.agent or "").strip().lower() not in known
-    )
-    if wrong:
-        raise ConfigError(f"{options.file} cannot run", "correct it; nothing has run", wrong)
+    def __init__(self, options: PipelineRunOptions) -> None:
+        from agentcli.app.known_names import KnownNames
+        from agentcli.fleet.pipeline.progress import StepLimits
+
+        settings, _ = settings_in_force(checked(options))
+        folder = Path(options.file).expanduser().resolve().parent
+        is_free = options.trust or is_trusted(settings, folder)
+        self._names = KnownNames(settings, Path.cwd())
+        self._is_here = options.engine == "local"  # else the nodes know what they have
+        self._may_leave = is_free or settings.permission_mode == "yolo"
+        model = options.model
+        self.limits = StepLimits(
+            Path.cwd(), is_free, lambda name: self._names.prompt_room(name or model)
+        )
+
+    def problem(self, key: str, value: str) -> str:
+        """What is wrong with ``value`` for that key of a step; empty: nothing."""
+        from agentcli.fleet.pipeline.progress import TRUST_ADVICE, CannotRun
+
+        if key == "cwd":
+            try:
+                self.limits.directory(value)
+            except CannotRun as error:
+                return str(error) if self._is_here else ""
+        elif (self._is_here or key == "allow_tools") and (
+            problem := self._names.problem(key, value)
+        ):
+            return problem
+        if (key == "allow_tools" or value == "yolo") and not self._may_leave:
+            return f"{value} is for you to allow: {TRUST_ADVICE}"
+        return ""
 
 
 APP = new_app("Run steps that use what earlier ones found, from a TOML file.")

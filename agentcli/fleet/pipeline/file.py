@@ -14,7 +14,8 @@
     prompt = "Use the new client in {{item.path}}."
 
 Law: what is read without an error can run: every step, input, field and file that it names is
-there, no step waits for itself, and a list is a list as far as its schema says.
+there, no step waits for itself, and a list is a list as far as its schema says. One reading tells
+all that is wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -57,7 +58,12 @@ _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 _ROOTS = ("inputs", "steps", "item", "index")
 _OF_STEP = ("result", "results", "state", "error")
+_ALL_OF_IT = (("steps",), ("inputs",))  # without these nothing else can be judged
+_MAX_READINGS = 4
+_UNREAD = "-"  # the prompt of a step that has none
 Where = tuple[str, ...]
+Check = Callable[[str, str], str]
+"""What is wrong with the value of a step's key where it is to run; empty: nothing."""
 
 
 # --- values ----------------------------------------------------------------------------------
@@ -168,8 +174,12 @@ _WORDS = {
 }
 
 
-def read_pipeline(path: Path, given: Mapping[str, str] | None = None) -> StepPipeline:
+def read_pipeline(
+    path: Path, given: Mapping[str, str] | None = None, check: Check | None = None
+) -> StepPipeline:
     """The pipeline in the file ``path``, its inputs as ``given`` by name.
+
+    ``check`` judges each agent, model, permission mode, rule and directory that it names.
 
     Raises ``ConfigError`` with all that is wrong, ``UsageError`` for a file that cannot be read or
     an input that it has not.
@@ -181,8 +191,10 @@ def read_pipeline(path: Path, given: Mapping[str, str] | None = None) -> StepPip
         raise _wrong(path, [str(error)[:1].lower() + str(error)[1:]]) from None
     except RecursionError:
         raise _wrong(path, ["nested too deeply"]) from None
-    reading = _PipelineReading(path, text, json.loads(json.dumps(raw, default=str)))
-    return reading.pipeline(given or {})
+    plain = json.loads(json.dumps(raw, default=str))
+    return _PipelineReading(path, text, plain, check or (lambda _key, _value: "")).pipeline(
+        given or {}
+    )
 
 
 def _text_of(path: Path) -> str:
@@ -204,12 +216,26 @@ def _wrong(path: Path, lines: Sequence[str]) -> ConfigError:
     return ConfigError(f"{path} cannot run", "correct it; nothing has run", tuple(lines))
 
 
+def _worded(where: Where, error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"is unknown{_near(where[-1], _known_keys(where))}"
+    return _WORDS.get(error["type"], str(error["msg"])).format(**error.get("ctx", {}))
+
+
+def _known_keys(where: Where) -> list[str]:
+    """The keys that there may be beside the one at ``where``."""
+    models: Mapping[str, type[BaseModel]] = {"defaults": _RunKeys, "steps": _StepKeys}
+    model = models.get(where[0], _FileKeys)
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
 class _PipelineReading:
     """One reading of one file. ``_found`` are the mistakes so far, with their places."""
 
-    def __init__(self, path: Path, text: str, raw: dict[str, Any]) -> None:
+    def __init__(self, path: Path, text: str, raw: dict[str, Any], check: Check) -> None:
         self._path = path
         self._raw = raw
+        self._check = check
         self._lines = _lines_of(text)
         self._found: list[tuple[Where, str]] = []
         self._inputs: dict[str, Any] = {}
@@ -223,8 +249,9 @@ class _PipelineReading:
         self._inputs = {**keys.inputs, **self._given(keys.inputs, given)}
         for name, step in keys.steps.items():
             self._note_result(name, step)
-        steps = {name: self._step(name, step, keys.defaults) for name, step in keys.steps.items()}
-        ordered = self._ordered([step for step in steps.values() if step is not None])
+        steps = [self._step(name, step, keys.defaults) for name, step in keys.steps.items()]
+        ordered = self._ordered(steps)
+        self._check_directories(ordered)
         self._raise_found()
         return StepPipeline(
             keys.name or self._path.stem,
@@ -235,36 +262,54 @@ class _PipelineReading:
         )
 
     def _keys(self) -> _FileKeys:
-        try:
-            keys = _FileKeys.model_validate(self._raw)
-        except ValidationError as error:
-            for each in error.errors(include_url=False):
-                where = tuple(str(part) for part in each["loc"])
-                self._say(where, self._worded(where, each))
+        """The file's keys; what is wrong with some is told, and the rest is read without them."""
+        for _ in range(_MAX_READINGS):
+            try:
+                keys = _FileKeys.model_validate(self._raw)
+            except ValidationError as error:
+                self._leave_out(error.errors(include_url=False))
+            else:
+                break
+        else:
             self._raise_found()
-            raise AssertionError from None
+            raise AssertionError
         if not keys.steps:
             self._say(("steps",), "has no step")
         if len(keys.steps) > MAX_STEPS:
             self._say(("steps",), f"has more than {MAX_STEPS} steps")
+            self._raise_found()
         for table, names in (("steps", keys.steps), ("inputs", keys.inputs)):
             for name in names:
                 if not _NAME.fullmatch(name):
                     self._say((table, name), "is no name: letters, digits, - and _ only")
-        self._raise_found()
         return keys
 
-    def _worded(self, where: Where, error: Any) -> str:
-        if error["type"] == "extra_forbidden":
-            model: type[BaseModel] = _FileKeys
-            if where[0] == "defaults":
-                model = _RunKeys
-            elif where[0] == "steps":
-                model = _StepKeys
-            known = [field.alias or name for name, field in model.model_fields.items()]
-            return f"is unknown{_near(where[-1], known)}"
-        worded = _WORDS.get(error["type"], str(error["msg"]))
-        return worded.format(**error.get("ctx", {}))
+    def _leave_out(self, errors: Sequence[Any]) -> None:
+        """Tell of ``errors``; what is wrong goes, or is taken for what was meant."""
+        ways = sorted(errors, key=lambda each: bool(each["type"] != "extra_forbidden"))
+        for each in ways:
+            where = tuple(str(part) for part in each["loc"])
+            *path, key = where[: {"steps": 3, "defaults": 2}.get(where[0], 1)]
+            table = self._raw
+            for part in path:
+                table = table[part]
+            if each["type"] == "missing" and key in table:
+                continue  # it was misspelt
+            self._say(where, _worded(where, each))
+            if where in _ALL_OF_IT:
+                continue
+            if path == ["steps"]:
+                table[key] = {"prompt": _UNREAD}
+                continue
+            value = table.pop(key, None)
+            if key == "prompt":
+                table[key] = _UNREAD
+            elif each["type"] == "extra_forbidden":
+                for meant in get_close_matches(key, _known_keys(where), 1, 0.5):
+                    table.setdefault(meant, value)
+                    self._lines.setdefault((*where[:-1], meant), self._line(where))
+        if any(tuple(each["loc"]) in _ALL_OF_IT for each in errors):
+            self._raise_found()
 
     def _given(self, inputs: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
         """The values of ``--input``, of the types that the file has for them."""
@@ -324,8 +369,7 @@ class _PipelineReading:
 
     # --- a step ---
 
-    def _step(self, name: str, keys: _StepKeys, defaults: _RunKeys) -> Step | None:
-        before = len(self._found)
+    def _step(self, name: str, keys: _StepKeys, defaults: _RunKeys) -> Step:
         where = ("steps", name)
         own = keys.model_dump(include=set(_RunKeys.model_fields), exclude_unset=True)
         run = {**defaults.model_dump(exclude_unset=True), **own}
@@ -358,8 +402,7 @@ class _PipelineReading:
             for reference in references(expression)
         ]
         needs = self._needs(name, keys.needs, referred)
-        if len(self._found) > before:
-            return None
+        self._check_run(name, run, own, has_cwd=cwd is not None)
         definition = keys.model_dump(exclude_unset=True, by_alias=True) | run
         if name in self._schemas:
             definition["schema"] = self._schemas[name]
@@ -377,13 +420,41 @@ class _PipelineReading:
             definition,
         )
 
+    def _check_run(
+        self, name: str, run: Mapping[str, Any], own: Mapping[str, Any], *, has_cwd: bool
+    ) -> None:
+        """What the step names is there: told where it is written, with the step or the defaults."""
+        for key in ("agent", "model", "permission_mode", "allow_tools"):
+            if key not in run or (key == "agent" and has_cwd):  # maybe one of that directory
+                continue
+            where = ("steps", name, key) if key in own else ("defaults", key)
+            for value in run[key] if isinstance(run[key], list) else [run[key]]:
+                if problem := self._check(key, value):
+                    self._say(where, problem)
+
+    def _check_directories(self, steps: Sequence[Step]) -> None:
+        """Those that are known before anything runs, unless an earlier step may make them."""
+        makers: set[str] = set()
+        for step in steps:
+            if any(need in makers for need in step.needs):
+                makers.add(step.name)
+                continue
+            if step.settings.permission_mode != "plan" and not step.settings.worktree:
+                makers.add(step.name)
+            used = [*(() if step.cwd is None else step.cwd.references())]
+            if step.cwd is None or any(each.path[0] != "inputs" for each in used):
+                continue
+            if problem := self._check("cwd", step.cwd.fill({"inputs": self._inputs})):
+                where = ("steps", step.name, "cwd")
+                self._say(where if where in self._lines else ("defaults", "cwd"), problem)
+
     def _needs(self, name: str, named: Sequence[str], used: Sequence[Reference]) -> tuple[str, ...]:
         for other in named:
             if other not in self._results:
                 near = _near(other, self._results)
                 self._say(("steps", name, "needs"), f"there is no step {other}{near}")
         implied = [str(r.path[1]) for r in used if r.path[0] == "steps" and len(r.path) > 1]
-        found = dict.fromkeys((*named, *implied))
+        found = dict.fromkeys((*named, *(other for other in implied if other != name)))
         return tuple(other for other in found if other in self._results)
 
     def _template(self, where: Where, text: str) -> Template:

@@ -10,18 +10,21 @@ list of ``for_each``: what was added to it runs, the rest does not run again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentcli.domain.clean import MAX_TEXT_BYTES
 from agentcli.domain.values import frozen, mutable
 from agentcli.fleet.pipeline.expressions import Expression, Literal, references, value_of
 from agentcli.fleet.pipeline.file import Step, StepPipeline
+from agentcli.fleet.results import BatchState, TaskStanding
 from agentcli.fleet.tasks import BatchTask
-from agentcli.ui.sanitize import clean_line, safe_json
+from agentcli.ui.sanitize import clean_line
 
 MAX_ITEMS = 10_000
+TRUST_ADVICE = "if the file is yours, or you have read it, start it with --trust"
 _ID_DIGITS = 10
 _MAX_ERROR = 300
 # what a run is made of beside its prompt, its directory and its item
@@ -59,8 +62,12 @@ class _Standing:
     tasks: tuple[StepTask, ...] | None = None
 
 
+class CannotRun(Exception):
+    """A step cannot run with what it got; the message says why."""
+
+
 class StepReport(NamedTuple):
-    """A step for a table. ``state`` may be "waiting" or "running" where it has not ended."""
+    """A step for a table. ``state`` is empty where it has not ended."""
 
     name: str
     state: str
@@ -69,12 +76,41 @@ class StepReport(NamedTuple):
     reason: str
 
 
-class PipelineProgress:
-    """One pipeline under way; ``base`` is where its steps work."""
+@frozen
+class StepLimits:
+    """Where steps may work, and how long their prompts may be.
 
-    def __init__(self, pipeline: StepPipeline, base: Path) -> None:
+    ``base`` is the directory they start in. What an untrusted file names lies within it, as what a
+    model names always does. ``most_bytes`` tells how much of a prompt a model, ``None`` for the
+    default one, is sent.
+    """
+
+    base: Path
+    is_trusted: bool = False
+    most_bytes: Callable[[str | None], int] = lambda _: MAX_TEXT_BYTES
+
+    def directory(self, named: str, *, by_model: bool = False) -> Path:
+        """The directory called so; raises ``CannotRun``."""
+        try:
+            path = (self.base / Path(named).expanduser()).resolve()
+        except (OSError, RuntimeError, ValueError):
+            raise CannotRun(f"cwd {named[:80]!r} is no directory") from None
+        if not path.is_relative_to(self.base.resolve()):
+            if by_model:
+                raise CannotRun(f"cwd {named[:80]!r} is outside of {self.base}")
+            if not self.is_trusted:
+                raise CannotRun(f"cwd {named[:80]!r} is outside of {self.base}: {TRUST_ADVICE}")
+        if not path.is_dir():
+            raise CannotRun(f"cwd {named[:80]!r} is no directory")
+        return path
+
+
+class PipelineProgress:
+    """One pipeline under way, within its ``limits``."""
+
+    def __init__(self, pipeline: StepPipeline, limits: StepLimits) -> None:
         self._pipeline = pipeline
-        self._base = base
+        self._limits = limits
         self._steps = {step.name: _Standing() for step in pipeline.steps}
         self._outcomes: dict[str, TaskOutcome] = {}
 
@@ -101,8 +137,7 @@ class PipelineProgress:
         tasks = standing.tasks or ()
         ended = [task for task in tasks if task.key in self._outcomes]
         done = sum(self._outcomes[task.key].is_done for task in ended)
-        open_state = "waiting" if standing.tasks is None else "running"
-        return StepReport(name, standing.state or open_state, done, tasks, standing.reason)
+        return StepReport(name, standing.state, done, tasks, standing.reason)
 
     def _move_on(self) -> None:
         """Begin and end what can be; the steps stand in an order in which one pass is enough."""
@@ -139,7 +174,7 @@ class PipelineProgress:
             return
         try:
             standing.tasks = tuple(self._tasks(step, values))
-        except _CannotRun as error:
+        except CannotRun as error:
             standing.state, standing.reason = "failed", str(error)
 
     def _end(self, step: Step, standing: _Standing) -> None:
@@ -161,9 +196,9 @@ class PipelineProgress:
             return
         items = value_of(step.each, values)
         if items is not None and not isinstance(items, list):
-            raise _CannotRun("for_each is no list")
+            raise CannotRun("for_each is no list")
         if items is not None and len(items) > MAX_ITEMS:
-            raise _CannotRun(f"for_each has more than {MAX_ITEMS:,} values")
+            raise CannotRun(f"for_each has more than {MAX_ITEMS:,} values")
         seen: dict[str, int] = {}
         for index, item in enumerate(items or ()):
             here = {**values, "item": item, "index": index}
@@ -181,22 +216,17 @@ class PipelineProgress:
     ) -> StepTask:
         prompt = step.prompt.fill(values)
         if not prompt.strip():
-            raise _CannotRun(f"the prompt of {name} is empty")
+            raise CannotRun(f"the prompt of {name} is empty")
+        size, most = len(prompt.encode()), self._limits.most_bytes(step.settings.model)
+        if size > most:
+            raise CannotRun(
+                f"the prompt of {name} has {size:,} bytes, and its model is sent {most:,} at most:"
+                " use less of the results, or have them written to a file"
+            )
         cwd = "" if step.cwd is None else step.cwd.fill(values)
         key = _digest([*made_of, prompt, cwd])
-        return StepTask(key, name, step, prompt, self._directory(step, cwd))
-
-    def _directory(self, step: Step, named: str) -> Path:
-        """Where a task works. A directory that a model has named lies within the pipeline's."""
-        try:
-            path = (self._base / Path(named).expanduser()).resolve()
-        except (OSError, RuntimeError, ValueError):
-            raise _CannotRun(f"cwd {named[:80]!r} is no directory") from None
-        if _is_told_by_a_model(step) and not path.is_relative_to(self._base.resolve()):
-            raise _CannotRun(f"cwd {named[:80]!r} is outside of {self._base}")
-        if not path.is_dir():
-            raise _CannotRun(f"cwd {named[:80]!r} is no directory")
-        return path
+        directory = self._limits.directory(cwd, by_model=_is_told_by_a_model(step))
+        return StepTask(key, name, step, prompt, directory)
 
     def _values(self, step: Step) -> dict[str, Any]:
         return {
@@ -226,24 +256,37 @@ class PipelineProgress:
 class PipelineTasks:
     """A pipeline as tasks of a batch: those at the start, and what follows the end of each.
 
-    ``known`` are the ids of tasks that earlier starts have begun; ``say`` is told what runs again
+    ``known`` is how tasks stand, by their ids, also while it runs; ``say`` is told what runs again
     because it is not what it was.
     """
 
     def __init__(
-        self, progress: PipelineProgress, known: Collection[str], say: Callable[[str], None]
+        self,
+        progress: PipelineProgress,
+        known: Mapping[str, TaskStanding],
+        say: Callable[[str], None],
     ) -> None:
-        self.progress = progress
+        self._progress = progress
+        self._standing = known
         self._known: dict[str, set[str]] = {}
         self._known_ids = {(_step_of(name), name.rpartition("-")[2]): name for name in known}
         for name in known:
             self._known.setdefault(_step_of(name), set()).add(name)
         self._say = say
         self._named: dict[str, StepTask] = {}
-        self.rows: dict[str, Mapping[str, Any]] = {}
-        """How tasks have ended, by their keys."""
         self.tasks: list[BatchTask] = []
         """All that were named so far."""
+
+    def report(self) -> Sequence[StepReport]:
+        """Each step, also one that has not ended: as ``BatchState`` calls that."""
+        return [
+            each if each.state else each._replace(state=str(self._unfinished(each.tasks)))
+            for each in self._progress.report()
+        ]
+
+    def _unfinished(self, tasks: Sequence[StepTask]) -> BatchState:
+        is_begun = any(self._id_of(task) in self._standing for task in tasks)
+        return BatchState.INTERRUPTED if is_begun else BatchState.PENDING
 
     def first(self) -> Sequence[BatchTask]:
         """The tasks that need nothing."""
@@ -252,19 +295,36 @@ class PipelineTasks:
     def follow(self, task_id: str, row: Mapping[str, Any]) -> Sequence[BatchTask]:
         """The tasks that may run now that this one has ended as its ``row`` says."""
         task = self._named[task_id]
-        self.rows[task.key] = row
         is_done = row["state"] == "done"
         text = str(row.get("result") or "")
         result = text if task.step.schema is None else row.get("structured_output")
         error = clean_line(text)[:_MAX_ERROR] or f"ended as {row['state']}"
         if row["state"] == "limit":  # the text is what it said last, not what went wrong
             error = f"a limit was reached: {error}"
-        self.progress.record(task.key, TaskOutcome(is_done, result, "" if is_done else error))
+        self._progress.record(task.key, TaskOutcome(is_done, result, "" if is_done else error))
         return self._new()
+
+    def as_json(self, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Each step with its state and the ``rows`` of its runs that were begun."""
+        begun = {row["id"]: row for row in rows if row["attempts"]}
+        steps = [
+            {
+                "name": each.name,
+                "state": each.state,
+                "reason": each.reason,
+                "runs": [
+                    {"name": task.name, **row}
+                    for task in each.tasks
+                    if (row := begun.get(self._id_of(task))) is not None
+                ],
+            }
+            for each in self.report()
+        ]
+        return {"format": "agentcli-pipeline/1", "steps": steps}
 
     def _new(self) -> Sequence[BatchTask]:
         found = []
-        for task in self.progress.ready():
+        for task in self._progress.ready():
             task_id = self._id_of(task)
             if task_id in self._named:
                 continue
@@ -294,8 +354,6 @@ def _batch_task(task_id: str, task: StepTask) -> BatchTask:
     options = [f"--allow-tool={rule}" for rule in run.allow_tools]
     if run.agent is not None:
         options.append(f"--agent={run.agent}")
-    if schema is not None:
-        options.append(f"--json-schema={json.dumps(schema)}")
     return BatchTask(
         id=task_id,
         prompt=task.prompt,
@@ -307,33 +365,11 @@ def _batch_task(task_id: str, task: StepTask) -> BatchTask:
         max_budget_usd=run.max_budget_usd,
         timeout_s=run.timeout_s,
         arguments=tuple(options),
+        schema=None if schema is None else json.dumps(schema),
         is_data=True,
         retries=run.retry,
         worktree=run.worktree,
     )
-
-
-def steps_json(tasks: PipelineTasks) -> bytes:
-    """Each step with its state and the results of its runs, as the file ``steps.json``."""
-    steps = [
-        {
-            "name": report.name,
-            "state": report.state,
-            "reason": report.reason,
-            "runs": [
-                {"name": task.name, **tasks.rows[task.key]}
-                for task in report.tasks
-                if task.key in tasks.rows
-            ],
-        }
-        for report in tasks.progress.report()
-    ]
-    text = json.dumps({"format": "agentcli-pipeline/1", "steps": steps}, ensure_ascii=False)
-    return (safe_json(text) + "\n").encode("utf-8", "backslashreplace")
-
-
-class _CannotRun(Exception):
-    """A step cannot run with what it got; the message says why."""
 
 
 def _is_per_item(when: Expression) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.errors import ConfigError, UsageError
-from agentcli.fleet.pipeline.file import RunSettings, StepPipeline, read_pipeline
+from agentcli.fleet.pipeline.file import Check, RunSettings, StepPipeline, read_pipeline
 from agentcli.fleet.pipeline.tree import as_json, tree_lines
 
 GOOD = '''
@@ -74,16 +74,16 @@ MODULES = {
 }
 
 
-def read(tmp_path: Path, text: str, **given: str) -> StepPipeline:
+def read(tmp_path: Path, text: str, check: Check | None = None, /, **given: str) -> StepPipeline:
     (tmp_path / "modules.json").write_text(json.dumps(MODULES))
     path = tmp_path / "move.toml"
     path.write_text(text, encoding="utf-8")
-    return read_pipeline(path, given)
+    return read_pipeline(path, given, check)
 
 
-def mistakes(tmp_path: Path, text: str) -> list[str]:
+def mistakes(tmp_path: Path, text: str, check: Check | None = None) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        read(tmp_path, text)
+        read(tmp_path, text, check)
     assert caught.value.headline.endswith("move.toml cannot run")
     return list(caught.value.details)
 
@@ -178,6 +178,7 @@ schema = { type = "objekt" }
             " (a path beside this file)"
         ),
         "line 7: steps.open.prompt: has {{ 3 without }} after it",
+        "line 8: steps.text: waits for itself: text needs fix needs text",
         (
             'line 10: steps.text.when: steps.fix.state is never "finished"; it is one of: "done",'
             ' "failed", "skipped", "blocked"'
@@ -237,12 +238,19 @@ permission_mode = "root"
 promt = "x"
 max_budget_usd = 0
 needs = "b"
+[steps.b]
+foreach = [1]
+prompt = "{{item}} {{inputs.nothing}}"
+model = "wrong"
+[steps."c d"]
+cwd = "gone"
+prompt = "{{steps.c.result}}"
 """
-    assert mistakes(tmp_path, text) == [
+    assert mistakes(tmp_path, text, lambda key, value: f"wrong: {value}") == [
         "line 1: max_budget: is unknown (did you mean max_budget_usd?)",
         "line 3: defaults.modell: is unknown (did you mean model?)",
+        "line 3: defaults.model: wrong: x",
         "line 4: defaults.retry: must be a whole number",
-        "line 5: steps.a.prompt: is missing",
         "line 6: steps.a.retry: must be at most 10",
         "line 7: steps.a.timeout_s: must be a finite number",
         "line 8: steps.a.worktree: must be true or false",
@@ -253,6 +261,12 @@ needs = "b"
         "line 10: steps.a.promt: is unknown (did you mean prompt?)",
         "line 11: steps.a.max_budget_usd: must be more than 0",
         "line 12: steps.a.needs: must be a list",
+        "line 14: steps.b.foreach: is unknown (did you mean for_each?)",
+        "line 15: steps.b.prompt: inputs.nothing: there is no input nothing",
+        "line 16: steps.b.model: wrong: wrong",
+        "line 17: steps.c d: is no name: letters, digits, - and _ only",
+        "line 18: steps.c d.cwd: wrong: gone",
+        "line 19: steps.c d.prompt: steps.c.result: there is no step c (did you mean c d?)",
     ]
 
 
@@ -260,6 +274,7 @@ needs = "b"
     ("text", "said"),
     [
         ("", "steps: is missing"),
+        ("[steps.a]\nmodel = 'm/n'", "line 1: steps.a.prompt: is missing"),
         ("steps = {}", "line 1: steps: has no step"),
         ("steps = 3", "line 1: steps: must be a table"),
         ('[steps."a b"]\nprompt = "x"', "line 1: steps.a b: is no name: letters, digits, - and _"),

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from agentcli.fleet.pipeline.file import read_pipeline
-from agentcli.fleet.pipeline.progress import PipelineProgress, StepTask, TaskOutcome
+from agentcli.fleet.pipeline.progress import (
+    PipelineProgress,
+    PipelineTasks,
+    StepLimits,
+    StepTask,
+    TaskOutcome,
+)
+from agentcli.fleet.results import TaskStanding
 
 TEXT = """
 [inputs]
@@ -45,7 +52,7 @@ prompt = "{{steps.never.state}}/{{steps.never.result}}/{{steps.other.result}}"
 def begin(tmp_path: Path, text: str = TEXT, **given: str) -> PipelineProgress:
     path = tmp_path / "p.toml"
     path.write_text(text)
-    return PipelineProgress(read_pipeline(path, given), tmp_path)
+    return PipelineProgress(read_pipeline(path, given), StepLimits(tmp_path))
 
 
 def done(result: Any = "ok") -> TaskOutcome:
@@ -73,7 +80,7 @@ def states(progress: PipelineProgress) -> dict[str, str]:
 def test_steps_run_when_what_they_need_is_done(tmp_path: Path) -> None:
     progress = begin(tmp_path)
     assert [task.name for task in progress.ready()] == ["find", "other"]
-    assert states(progress)["change"] == "waiting"
+    assert states(progress)["change"] == ""
     ran = play(progress, {"find": FOUND})
     assert [(task.name, task.prompt) for task in ran] == [
         ("find", "Find 2"),
@@ -158,6 +165,20 @@ def test_a_changed_step_and_all_that_needs_it_are_other_tasks(
     assert {name for name in after if before.get(name) != after[name]} == changed
 
 
+def test_what_has_not_ended_is_interrupted_or_pending(tmp_path: Path) -> None:
+    text = (
+        '[steps.a]\nprompt = "x"\n[steps.b]\nprompt = "y"\n[steps.c]\nneeds = ["a"]\nprompt = "z"\n'
+    )
+    known: dict[str, TaskStanding] = {}
+    tasks = PipelineTasks(begin(tmp_path, text), known, lambda _: None)
+    first, second = tasks.first()
+    known[first.id] = TaskStanding(attempts=1)
+    assert [each.state for each in tasks.report()] == ["interrupted", "pending", "pending"]
+    rows = [{"id": first.id, "attempts": 1}, {"id": second.id, "attempts": 0}]
+    steps = tasks.as_json(rows)["steps"]
+    assert [len(step["runs"]) for step in steps] == [1, 0, 0]
+
+
 def test_a_list_that_moved_names_the_same_work(tmp_path: Path) -> None:
     text = '[steps.a]\nfor_each = {}\nprompt = "Do {{{{item}}}}"\n'
 
@@ -185,6 +206,16 @@ def test_an_empty_list_is_done_and_what_is_none_fails(tmp_path: Path) -> None:
     assert change.reason == "for_each has more than 10,000 values"
 
 
+def test_a_prompt_that_would_be_cut_is_not_sent(tmp_path: Path) -> None:
+    text = '[inputs]\nlong = ""\n[steps.a]\nmodel = "small"\nprompt = "See {{inputs.long}}"\n'
+    (tmp_path / "p.toml").write_text(text)
+    pipeline = read_pipeline(tmp_path / "p.toml", {"long": "é" * 100})
+    limits = StepLimits(tmp_path, most_bytes=lambda name: 100 if name == "small" else 1000)
+    (report,) = PipelineProgress(pipeline, limits).report()
+    assert report.state == "failed"
+    assert "has 204 bytes, and its model is sent 100 at most" in report.reason
+
+
 def test_a_directory_that_a_model_names_is_inside(tmp_path: Path) -> None:
     (tmp_path / "work" / "in").mkdir(parents=True)
     text = """
@@ -208,7 +239,8 @@ prompt = "z"
     def standing(found: str, **given: str) -> dict[str, tuple[str, str]]:
         path = tmp_path / "p.toml"
         path.write_text(text)
-        progress = PipelineProgress(read_pipeline(path, given), tmp_path / "work")
+        limits = StepLimits(tmp_path / "work", is_trusted="place" in given)
+        progress = PipelineProgress(read_pipeline(path, given), limits)
         play(progress, {"find": done({"dir": found})})
         assert {str(task.cwd.relative_to(tmp_path)) for task in progress.known_tasks()} <= {
             "work",
@@ -221,5 +253,7 @@ prompt = "z"
     for outside in ("..", "/", "~", str(tmp_path), "in/../.."):
         assert standing(outside)["there"][0] == "failed"
     assert "is no directory" in standing("missing\n\x1b[31m")["there"][1]
-    assert standing("in")["each"] == ("done", "")
-    assert standing("in", place=str(tmp_path))["given"] == ("done", "")
+    assert "outside" in standing("in")["each"][1]
+    trusted = standing("..", place=str(tmp_path))
+    assert (trusted["each"], trusted["given"]) == (("done", ""), ("done", ""))
+    assert trusted["there"][0] == "failed"

@@ -211,12 +211,15 @@ def test_a_list_that_has_moved_or_grown_runs_only_what_is_new(
 def test_failed_steps_run_again_are_counted_once_and_say_what_they_failed_at(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
-    schema = "schema = { type = 'object', required = ['n'], properties.n = { type = 'integer' } }"
+    long = "x" * 200_000  # more than a command line takes
+    schema = "schema = { type = 'object', required = ['n'], properties.n = { type = 'integer' }"
+    schema += f", description = '{long}' }}"
     text = f'[steps.one]\nprompt = "Say no"\nworktree = true\n{schema}\n'
     (tmp_path / "p.toml").write_text(text)
     make_repository(tmp_path)
     Steps(model_server)
     assert pipeline(model_server, tmp_path).code == 1
+    assert long in json.dumps(model_server.requests[0].body)
     again = pipeline(model_server, tmp_path, "--retry-failed")
     assert again.code == 1
     assert "1/1 limit: one-" in again.stderr and "ended before" not in again.stderr
@@ -246,8 +249,11 @@ def test_ctrl_c_in_a_terminal_stops_a_pipeline_that_goes_on_in_worktrees(
         terminal.wait_for("no more tasks are started")
         terminal.send("\x03")
         assert terminal.wait_exit(20) == 130
-        assert "start again" in " ".join(terminal.text().split())
+        assert "start again with the same FILE" in " ".join(terminal.text().split())
     wait_until(lambda: not processes_of(home), "the steps end with their pipeline")
+    found = json.loads((tmp_path / "out" / "steps.json").read_text())["steps"]
+    states = {step["name"]: (step["state"], len(step["runs"])) for step in found}
+    assert states == {"s0": ("interrupted", 1), "s1": ("interrupted", 1), "last": ("pending", 0)}
     kills = Kills(model_server, set())
     held.set()
     done = run_agent(*args, env=agent_env(model_server), cwd=work, timeout=40)
@@ -264,20 +270,55 @@ def test_ctrl_c_in_a_terminal_stops_a_pipeline_that_goes_on_in_worktrees(
     assert sorted(marks) == ["mark s0", "mark s1"]
 
 
-@pytest.mark.spec("SCALE-5")
-def test_an_agent_that_is_not_there_is_told_before_anything_runs(
+@pytest.mark.spec("SCALE-5", "SEC-1")
+def test_what_is_not_there_or_not_allowed_is_told_at_once_before_anything_runs(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     agents = tmp_path / "home" / ".agents" / "agents"
     agents.mkdir(parents=True)
     (agents / "writer.md").write_text("---\ndescription: x\n---\nWrite.\n")
-    text = '[steps.a]\nprompt = "A"\nagent = "writer"\n[steps.b]\nneeds = ["a"]\nprompt = "B"\n'
-    (tmp_path / "p.toml").write_text(text + 'agent = "wirter"\n')
+    good = """[steps.a]
+prompt = "A"
+agent = "writer"
+allow_tools = ["bash(ls *)"]
+[steps.b]
+needs = ["a"]
+prompt = "B"
+permission_mode = "yolo"
+"""
+    wrong = """agent = "wirter"
+modell = "nobody/x"
+[steps.c]
+prompt = "C"
+cwd = "gone"
+[steps.d]
+needs = ["a"]
+prompt = "D"
+cwd = "made by a"
+[steps.e]
+prompt = "E"
+cwd = ".."
+allow_tools = ["bash("]
+"""
+    (tmp_path / "p.toml").write_text(good + wrong)
     model_server.default = lambda _: say("Done.")
     args = ("pipeline", "run", "p.toml", "-o", "out")
     env = agent_env(model_server, HOME=str(tmp_path / "home"))
     done = run_agent(*args, env=env, cwd=tmp_path)
     assert done.code == 78 and not model_server.requests
-    assert "line 4: steps.b.agent: there is no agent wirter (there are: writer)" in done.stderr
-    (tmp_path / "p.toml").write_text(text)
-    assert run_agent(*args, env=env, cwd=tmp_path).code == 0
+    trust = "is for you to allow: if the file is yours, or you have read it, start it with --trust"
+    told = [line.strip().replace(str(tmp_path), "DIR") for line in done.stderr.splitlines()]
+    expected = [
+        "error: p.toml cannot run - correct it; nothing has run",
+        f"line 4: steps.a.allow_tools: bash(ls *) {trust}",
+        f"line 8: steps.b.permission_mode: yolo {trust}",
+        "line 9: steps.b.agent: there is no agent wirter (there are: writer)",
+        "line 10: steps.b.modell: is unknown (did you mean model?)",
+        "line 10: steps.b.model: there is no provider 'nobody'",
+        "line 13: steps.c.cwd: cwd 'gone' is no directory",
+        f"line 20: steps.e.cwd: cwd '..' is outside of DIR: {trust.partition(': ')[2]}",
+        "line 21: steps.e.allow_tools: not a permission rule: 'bash('",
+    ]
+    assert [line[: len(start)] for line, start in zip(told, expected, strict=True)] == expected
+    (tmp_path / "p.toml").write_text(good)
+    assert run_agent(*args, "--trust", env=env, cwd=tmp_path).code == 0
