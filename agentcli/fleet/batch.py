@@ -51,7 +51,7 @@ class BatchPlan:
     ``arguments`` are options of ``agent run`` for every task, ``model``, ``permission_mode`` and
     ``timeout_s`` those that a row may overrule (``is_fearless``: yolo twice). A task is tried
     ``attempts`` times at most in one start; with ``worktrees`` each in a worktree of its own.
-    ``default_model`` answers where nobody is named.
+    ``default_model`` answers where nobody is named, as far as that is known.
     ``follow`` says which tasks a task's end leads to, by its id and row.
     """
 
@@ -438,6 +438,9 @@ class Batch:
             row["worktree"] = self._journal.worktree_of(task.id)
         if (structured := result.end.get("structured_output")) is not None:
             row["structured_output"] = structured
+        if lines := result.end.get("truncated"):
+            row["truncated"] = lines
+            self._view.says(f"{task.id}: {lines[0]}")
         has_ended = verdict.state.has_ended
         write = partial(self._journal.end, row=row) if has_ended else self._journal.ran
         async with self._writing:

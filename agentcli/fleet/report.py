@@ -21,6 +21,7 @@ from agentcli.fleet.batch import BatchEnd, BatchPlan, BatchView
 from agentcli.fleet.results import (
     REPORT,
     RESULTS,
+    SESSIONS,
     BatchState,
     Journal,
     TaskStanding,
@@ -38,8 +39,6 @@ _TICK_S = 0.5
 _TEXT_CHARS = 100
 MOST_ROWS = 500
 MOST_PAGES = 200
-SESSIONS = "sessions"
-"""The folder beside the report with a page for each session that it links to."""
 _RESULT_CHARS = 300
 _PROMPT_CHARS = 100
 _BOUNDS_S = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1200, 3600)

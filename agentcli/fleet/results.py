@@ -30,9 +30,12 @@ from agentcli.ui.sanitize import safe_json
 JOURNAL = "journal.jsonl"
 RESULTS = "results.jsonl"
 REPORT = "report.html"
+SESSIONS = "sessions"
+"""The folder beside the report with a page for each session that it links to."""
 FORMAT = "agentcli-batch/1"
 _HEAD = f'{{"format": "{FORMAT}"'.encode()
 _NOISE_BYTES = 10
+_TEMPORARY = re.compile(r"\.[\w.-]+\.(?:jsonl|json|html)\.[0-9]+")
 _UNFIT = re.compile(r"[^a-z0-9-]+")
 _SLUG_CHARS = 40
 _DIGEST_CHARS = 16
@@ -110,6 +113,7 @@ class Journal:
             ) from None
         except OSError:
             pass  # a file system without locks
+        tidy(directory)
         journal = cls(directory, file)
         try:
             journal._read()
@@ -285,6 +289,15 @@ def _row(task_id: str, known: TaskStanding) -> dict[str, Any]:
 def _line(value: Mapping[str, Any]) -> bytes:
     text = safe_json(json.dumps(value, ensure_ascii=False))
     return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def tidy(directory: Path) -> None:
+    """Take away what a killed process has half written; nobody else may be at work there."""
+    for folder in (directory, directory / SESSIONS):
+        with suppress(OSError):
+            for path in folder.iterdir():
+                if _TEMPORARY.fullmatch(path.name):
+                    path.unlink()
 
 
 def write_whole(path: Path, pieces: Iterator[bytes]) -> None:

@@ -21,14 +21,21 @@ from agentcli.domain.errors import UsageError
 from agentcli.domain.values import frozen
 from agentcli.fleet.batch import BatchEnd
 from agentcli.fleet.report import (
-    SESSIONS,
     ReportRow,
     prompt_shown,
     report_order,
     report_rows,
     write_page,
 )
-from agentcli.fleet.results import JOURNAL, RESULTS, Journal, write_json, write_whole
+from agentcli.fleet.results import (
+    JOURNAL,
+    RESULTS,
+    SESSIONS,
+    Journal,
+    tidy,
+    write_json,
+    write_whole,
+)
 from agentcli.fleet.tasks import BatchTask
 from agentcli.ui.sanitize import clean_line, safe_json
 
@@ -200,6 +207,7 @@ def merge_shards(
             reason = (error.strerror or str(error)).lower()
             what = f"cannot write to {clean_line(str(into))}: {reason}"
             raise UsageError(what, "give another directory with -o DIR") from error
+        tidy(into)
         write_whole(into / RESULTS, found.lines())
     write_page(into, found.shown, lambda name: found.page(name) or page_of(name), redact)
     costs = sum(row.cost_usd or 0.0 for row in found.shown)

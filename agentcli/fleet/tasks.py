@@ -2,7 +2,9 @@
 
 Laws: a mistake is one line that names its line in the file. A task is known by its ``id``, or else
 by what its row says, so that a list that has grown or was sorted names the same tasks; rows that
-say the same are told apart by which of them comes first.
+say the same are told apart by which of them comes first. A row takes permissions away and gives
+none; one that fills a template is data, which chooses neither model nor permission mode, and no
+directory elsewhere unless the user has named its column (SEC-1).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,6 +29,8 @@ from agentcli.ui.sanitize import clean_line
 MAX_TASKS_BYTES = 512 * 1024 * 1024
 MAX_CELL_CHARS = 10_000_000
 FIELDS = ("prompt", "id", "cwd", "model", "permission_mode", "max_budget_usd", "timeout_s")
+_CHOICES = ("model", "permission_mode")  # which are the user's, not those of data
+_WIDER = tuple(PermissionMode(name) for name in ("plan", "default", "accept-edits", "auto", "yolo"))
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _ID_DIGITS = 12
 _LONGEST_ID = 200
@@ -64,14 +68,17 @@ class TasksFile:
     """What to read: the bytes of a file, its name, and how its rows become tasks.
 
     ``template`` makes the prompt of what a row says, ``{column}`` by ``{column}``. ``cwd_field`` is
-    the column with the directory, relative to ``base``.
+    the column with the directory, relative to ``base``, where the user has named one. ``mode`` is
+    the widest that a row may ask for. ``say`` is told what may surprise.
     """
 
     data: bytes
     name: str
     base: Path
     template: str | None = None
-    cwd_field: str = "cwd"
+    cwd_field: str | None = None
+    mode: PermissionMode = PermissionMode.YOLO
+    say: Callable[[str], None] = lambda _: None
 
 
 def read_tasks(source: TasksFile) -> tuple[BatchTask, ...]:
@@ -89,7 +96,9 @@ def read_tasks(source: TasksFile) -> tuple[BatchTask, ...]:
     tasks: list[BatchTask] = []
     seen: dict[str, int] = {}
     alike: Counter[str] = Counter()
+    chosen: set[str] = set()
     for line, row in rows:
+        chosen.update(name for name in _CHOICES if name in row)
         task = _TaskRow(source, line, row, is_csv=is_csv).task()
         if not task.id:
             alike[task.content] += 1
@@ -102,6 +111,9 @@ def read_tasks(source: TasksFile) -> tuple[BatchTask, ...]:
         tasks.append(task)
     if not tasks:
         raise UsageError(f"{source.name} holds no tasks", 'one in a line: {"prompt": "..."}')
+    if source.template is not None:
+        for name in chosen.difference(_placeholders(source.template)):
+            source.say(f"{name} of a row is data with --prompt, and chooses nothing")
     return tuple(tasks)
 
 
@@ -249,14 +261,14 @@ class _TaskRow:
             advice = "give one" if template is None else "fill in the columns that --prompt names"
             raise self._wrong("the prompt is empty", advice)
         prompt = prompt.encode("utf-8", "replace").decode()  # halves of characters
-        given = self._text(self._source.cwd_field)
+        given = self._text(self._source.cwd_field or "cwd")
         task = BatchTask(
             id=self._id(),
             prompt=prompt,
             cwd=self._directory(given),
             content="",
             line=self._line,
-            model=self._model(),
+            model=self._model() if template is None else None,
             permission_mode=self._mode() if template is None else None,
             max_budget_usd=self._number("max_budget_usd"),
             timeout_s=self._number("timeout_s") or None,
@@ -269,7 +281,7 @@ class _TaskRow:
     def _check_names(self) -> None:
         """With a template any column may be there, of which it takes what it names."""
         source, row = self._source, self._row
-        known = [*FIELDS, source.cwd_field]
+        known = [*FIELDS, *filter(None, (source.cwd_field,))]
         if source.template is None:
             # a table may have columns for others; a key of JSON was written for this
             wrong = [name for name in row if name not in known and not self._is_csv]
@@ -315,6 +327,10 @@ class _TaskRow:
             raise self._wrong(
                 f"permission_mode {_short(value)} is not valid", "one of: " + ", ".join(modes)
             )
+        most = self._source.mode
+        if value is not None and _WIDER.index(PermissionMode(value)) > _WIDER.index(most):
+            what = f"permission_mode {value} is more than {most}, which the batch has"
+            raise self._wrong(what, f"start it with --permission-mode {value}, if you want that")
         return value
 
     def _id(self) -> str:
@@ -330,17 +346,22 @@ class _TaskRow:
         return text
 
     def _directory(self, given: str | None) -> Path:
-        base = self._source.base
+        source = self._source
+        name = source.cwd_field or "cwd"
         if given is None:
-            return base
+            return source.base
         try:
-            path = base / Path(given).expanduser()
+            path = source.base / Path(given).expanduser()
+            may_leave = source.template is None or source.cwd_field is not None
+            if not may_leave and not path.resolve().is_relative_to(source.base.resolve()):
+                what = f"{name} {_short(given)} is outside of {source.base}"
+                raise self._wrong(what, f"if you want that, give --cwd-field {name}")
             if path.is_dir():
                 return path
             reason = "is no directory" if path.exists() else "does not exist"
         except (OSError, RuntimeError, ValueError):
             reason = "cannot be read"
-        raise self._wrong(f"{self._source.cwd_field} {_short(given)} {reason}", "name a directory")
+        raise self._wrong(f"{name} {_short(given)} {reason}", "name a directory")
 
 
 def _kind(value: object) -> str:

@@ -271,6 +271,18 @@ def test_a_directory_that_cannot_be_written_stops_the_batch(tmp_path: Path) -> N
     assert go(tmp_path, prompts(tmp_path, "abcdef"), engine).is_complete
 
 
+def test_what_a_kill_left_half_written_is_gone_after_the_next_start(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "sessions").mkdir(parents=True)
+    left = [".results.jsonl.123", ".report.html.9", ".steps.json.77", "sessions/.a-b.html.4"]
+    kept = [".mine.txt.1", "results.jsonl.1", "sessions/.a.html", "notes"]
+    for name in (*left, *kept):
+        (out / name).touch()
+    Journal.open(out).close()
+    found = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert found == {JOURNAL, *kept}
+
+
 def test_one_process_at_a_time_has_a_directory(tmp_path: Path) -> None:
     first = Journal.open(tmp_path / "out")
     with pytest.raises(UsageError, match="another agent is at work"):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import UsageError
+from agentcli.domain.ports import PermissionMode
 from agentcli.fleet.tasks import BatchTask, TasksFile, check_template, read_tasks
 
 
@@ -92,6 +93,35 @@ def test_a_mistake_is_one_line_that_says_where(
     assert said.startswith(name) and "\n" not in said
     for part in parts.split("|"):
         assert part in said
+
+
+@pytest.mark.spec("SEC-1")
+def test_a_row_gives_no_permission_and_data_chooses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    base, said = tmp_path / "in", list[str]()
+
+    def read_with(row: str, template: str | None, field: str | None = None) -> BatchTask:
+        auto = PermissionMode.AUTO
+        source = TasksFile(row.encode(), "t.jsonl", base, template, field, auto, said.append)
+        return read_tasks(source)[0]
+
+    for mode in ("auto", "default", "plan"):
+        row = f'{{"prompt": "x", "permission_mode": "{mode}"}}'
+        assert read_with(row, None).permission_mode == mode
+    with pytest.raises(UsageError, match="line 1: permission_mode yolo is more than auto"):
+        read_with('{"prompt": "x", "permission_mode": "yolo"}', None)
+    assert not said
+    row = '{"n": 1, "model": "a/b", "permission_mode": "odd", "timeout_s": 3, "max_budget_usd": 2}'
+    task = read_with(row, "{n} {model}")
+    assert (task.model, task.permission_mode, task.timeout_s) == (None, None, 3.0)
+    assert (task.prompt, task.max_budget_usd) == ("1 a/b", 2.0)
+    assert said == ["permission_mode of a row is data with --prompt, and chooses nothing"]
+    for place in ("..", str(tmp_path), "~"):
+        row = f'{{"cwd": "{place}"}}'
+        with pytest.raises(UsageError, match="give --cwd-field cwd"):
+            read_with(row, "x")
+        assert read_with(row, "x", "cwd").cwd.is_dir()
+    assert read_with('{"prompt": "x", "cwd": ".."}', None).cwd.samefile(tmp_path)
 
 
 def test_a_brace_that_encloses_no_column_is_told_of() -> None:

@@ -23,8 +23,10 @@ from agentcli.cli.options import (
     take_over,
 )
 from agentcli.cli.redacting import exported
+from agentcli.cli.session_request import settings_here
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
+from agentcli.domain.ports import PermissionMode
 from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, Journal, LocalEngine
 from agentcli.fleet.limits import Purse
 from agentcli.fleet.report import BatchProgress, advice, summary, write_report
@@ -112,7 +114,7 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
             timeout_s=common.timeout_s(),
             worktrees=self.worktree,
             retry_failed=self.retry_failed,
-            default_model=_default_model(),
+            default_model=settings_here()[0].model or "",
         )
 
     def budget_usd(self) -> float | None:
@@ -146,9 +148,13 @@ class BatchOptions(ManyOptions):
         ),
     ] = None
     cwd_field: Annotated[
-        str,
-        typer.Option("--cwd-field", metavar="NAME", help="The column with a task's directory."),
-    ] = "cwd"
+        str | None,
+        typer.Option(
+            "--cwd-field",
+            metavar="NAME",
+            help="The column with a task's directory; default: cwd, with --prompt within this one.",
+        ),
+    ] = None
     shard: Annotated[
         str | None,
         typer.Option(
@@ -172,8 +178,10 @@ def batch(options: BatchOptions) -> int:
         check_template(options.prompt)
     plan = options.batch_plan(())
     directory = _directory(options, name, shard)
-    base = Path.cwd()
-    source = TasksFile(_data(name), _name(name), base, options.prompt, options.cwd_field)
+    mode = PermissionMode(plan.permission_mode or settings_here()[0].permission_mode)
+    say = _nothing if options.quiet else write_error_line
+    named = (options.prompt, options.cwd_field)
+    source = TasksFile(_data(name), _name(name), Path.cwd(), *named, mode, say)
     tasks = read_tasks(source)
     journal = Journal.open(directory)
     try:
@@ -267,14 +275,6 @@ def _data(tasks: str) -> bytes:
     except (OSError, RuntimeError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise UsageError(f"cannot read {tasks}: {reason}", "name a file") from error
-
-
-def _default_model() -> str:
-    """Who answers where nobody is named: that is one provider for all of these tasks."""
-    from agentcli.cli.session_request import settings_here
-
-    settings, _ = settings_here()
-    return settings.model or ""
 
 
 # --- what happens meanwhile ----------------------------------------------------------------------
