@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.ports import PermissionMode
 from agentcli.domain.values import frozen
 from agentcli.ui.sanitize import clean_line
 
@@ -30,7 +29,7 @@ MAX_TASKS_BYTES = 512 * 1024 * 1024
 MAX_CELL_CHARS = 10_000_000
 FIELDS = ("prompt", "id", "cwd", "model", "permission_mode", "max_budget_usd", "timeout_s")
 _CHOICES = ("model", "permission_mode")  # which are the user's, not those of data
-_WIDER = tuple(PermissionMode(name) for name in ("plan", "default", "accept-edits", "auto", "yolo"))
+_MODES = ("plan", "default", "accept-edits", "auto", "yolo")  # each allows more than the last
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _ID_DIGITS = 12
 _LONGEST_ID = 200
@@ -77,7 +76,7 @@ class TasksFile:
     base: Path
     template: str | None = None
     cwd_field: str | None = None
-    mode: PermissionMode = PermissionMode.YOLO
+    mode: str = "yolo"
     say: Callable[[str], None] = lambda _: None
 
 
@@ -322,13 +321,14 @@ class _TaskRow:
 
     def _mode(self) -> str | None:
         value = self._text("permission_mode")
-        modes = [str(mode) for mode in PermissionMode]
-        if value is not None and value not in modes:
+        if value is None:
+            return None
+        if value not in _MODES:
             raise self._wrong(
-                f"permission_mode {_short(value)} is not valid", "one of: " + ", ".join(modes)
+                f"permission_mode {_short(value)} is not valid", "one of: " + ", ".join(_MODES)
             )
         most = self._source.mode
-        if value is not None and _WIDER.index(PermissionMode(value)) > _WIDER.index(most):
+        if _MODES.index(value) > _MODES.index(most):
             what = f"permission_mode {value} is more than {most}, which the batch has"
             raise self._wrong(what, f"start it with --permission-mode {value}, if you want that")
         return value

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.ports import PermissionMode
 from agentcli.fleet.tasks import BatchTask, TasksFile, check_template, read_tasks
 
 
@@ -101,8 +100,7 @@ def test_a_row_gives_no_permission_and_data_chooses_nothing(tmp_path: Path) -> N
     base, said = tmp_path / "in", list[str]()
 
     def read_with(row: str, template: str | None, field: str | None = None) -> BatchTask:
-        auto = PermissionMode.AUTO
-        source = TasksFile(row.encode(), "t.jsonl", base, template, field, auto, said.append)
+        source = TasksFile(row.encode(), "t.jsonl", base, template, field, "auto", said.append)
         return read_tasks(source)[0]
 
     for mode in ("auto", "default", "plan"):

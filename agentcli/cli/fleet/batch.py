@@ -26,7 +26,6 @@ from agentcli.cli.redacting import exported
 from agentcli.cli.session_request import settings_here
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
-from agentcli.domain.ports import PermissionMode
 from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, Journal, LocalEngine
 from agentcli.fleet.limits import Purse
 from agentcli.fleet.report import BatchProgress, advice, summary, write_report
@@ -178,7 +177,7 @@ def batch(options: BatchOptions) -> int:
         check_template(options.prompt)
     plan = options.batch_plan(())
     directory = _directory(options, name, shard)
-    mode = PermissionMode(plan.permission_mode or settings_here()[0].permission_mode)
+    mode = plan.permission_mode or str(settings_here()[0].permission_mode)
     say = _nothing if options.quiet else write_error_line
     named = (options.prompt, options.cwd_field)
     source = TasksFile(_data(name), _name(name), Path.cwd(), *named, mode, say)
