@@ -33,7 +33,7 @@ from agentcli.acp.updates import SessionUpdates, iso_time
 from agentcli.app.library import SessionLibrary
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
-from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.domain.session import AFTER_ALL, SessionInfo, SessionStatus
 from agentcli.domain.values import frozen
 from agentcli.rpc.connection import Connection, IncomingRequest
 from agentcli.rpc.messages import INVALID_REQUEST, METHOD_NOT_FOUND, RpcError
@@ -278,17 +278,20 @@ class EditorAgent:
         wanted = params.get("cwd")
         if wanted is not None:
             wanted = str(_absolute("cwd", wanted))
-        before = _position(params.get("cursor"))
+        last = _position(params.get("cursor"))
         library, _ = await asyncio.to_thread(self._host.library, AskedSession(Path("/")))
-        infos = sorted(await library.list(), key=_order, reverse=True)
-        found = [
-            info
-            for info in infos
-            if info.status is not SessionStatus.DAMAGED
-            and info.cwd.startswith("/")
-            and wanted in {None, info.cwd}
-            and (before is None or _order(info) < before)
-        ]
+        places = () if wanted is None else (wanted,)
+        found: list[SessionInfo] = []
+        while len(found) <= PAGE:
+            infos = await library.newest(PAGE + 1, places, last)
+            found += [
+                info
+                for info in infos
+                if info.status is not SessionStatus.DAMAGED and info.cwd.startswith("/")
+            ]
+            if len(infos) <= PAGE:
+                break
+            last = _order(infos[-1])
         result: Json = {"sessions": [_row(info) for info in found[:PAGE]]}
         if len(found) > PAGE:
             at, session_id = _order(found[PAGE - 1])
@@ -401,10 +404,10 @@ def _row(info: SessionInfo) -> Json:
     return {**row, "title": info.title} if info.title else row
 
 
-def _position(cursor: object) -> tuple[float, str] | None:
+def _position(cursor: object) -> tuple[float, str]:
     """Where the next page begins; raises ``RpcError``."""
     if cursor is None:
-        return None
+        return AFTER_ALL
     try:
         at, _, session_id = base64.urlsafe_b64decode(str(cursor)).decode().partition(" ")
         return float(at), session_id

@@ -53,7 +53,7 @@ from agentcli.domain.ports import (
     contained,
 )
 from agentcli.domain.sandbox import SandboxKind
-from agentcli.domain.session import LoadedSession, SessionInfo
+from agentcli.domain.session import LoadedSession
 from agentcli.domain.tools import Asker, Workspace
 from agentcli.engine.context.system_prompt import (
     PromptParts,
@@ -493,11 +493,6 @@ def session_files(settings: Settings) -> SessionFiles:
     """The directory of sessions."""
     paths = settings.paths
     return SessionFiles(paths.sessions_dir, paths.catalogue_file, HomeSeal(paths.seal_file))
-
-
-async def list_sessions(settings: Settings) -> Sequence[SessionInfo]:
-    """The user's sessions, the most recently used first; not those of sub-agents."""
-    return [info for info in await session_files(settings).list() if not info.agent]
 
 
 def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from agentcli.app.compose import list_sessions, open_session, session_files
+from agentcli.app.compose import open_session, session_files
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.settings import Settings
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError, SessionNotFound
 from agentcli.domain.ports import Approver, LongWait, ModelInfo
-from agentcli.domain.session import LoadedSession, NewestUnreadable, SessionInfo
+from agentcli.domain.session import AFTER_ALL, LoadedSession, NewestUnreadable, SessionInfo
 from agentcli.domain.tools import Asker, EditorFiles
 from agentcli.store.catalogue.catalogue import SearchHit
 
@@ -153,8 +153,8 @@ class SessionLibrary:
         return await open_session(self._settings, options, user, user, user)
 
     async def list(self) -> Sequence[SessionInfo]:
-        """All sessions, the most recently used first."""
-        return await list_sessions(self._settings)
+        """The user's sessions, the most recently used first; not those of sub-agents."""
+        return [info for info in await self._files.list() if not info.agent]
 
     def has(self, session_id: str) -> bool:
         """Whether there is a session of this very id. Blocks."""
@@ -163,9 +163,11 @@ class SessionLibrary:
         except SessionNotFound:
             return False
 
-    async def newest(self, limit: int) -> Sequence[SessionInfo]:
-        """The ``limit`` sessions used last."""
-        return await self._files.newest(limit)
+    async def newest(
+        self, limit: int, places: Iterable[str] = (), before: tuple[float, str] = AFTER_ALL
+    ) -> Sequence[SessionInfo]:
+        """The ``limit`` sessions used last; see ``SessionFiles.newest``."""
+        return await self._files.newest(limit, places, before=before)
 
     async def infos_of(self, ids: Sequence[str]) -> Mapping[str, SessionInfo]:
         """The lines of these sessions, as far as they are there."""

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -46,9 +46,20 @@ class EmptyOptions(OptionSet):
 
 
 def print_json(value: object) -> None:
-    """``value`` as indented JSON."""
+    """``value`` as indented JSON; what an iterator gives is a list, written one by one."""
     use_utf8()
-    write_out(safe_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+    if not isinstance(value, Iterator):
+        write_out(f"{_json(value)}\n")
+        return
+    before = "[\n  "
+    for item in value:
+        write_out(before + _json(item).replace("\n", "\n  "))
+        before = ",\n  "
+    write_out("[]\n" if before.startswith("[") else "\n]\n")
+
+
+def _json(value: object) -> str:
+    return safe_json(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def print_table(

@@ -13,6 +13,9 @@ from agentcli.domain.messages import Message, Usage, UserMessage
 from agentcli.domain.ports import ToolRun
 from agentcli.domain.values import frozen
 
+AFTER_ALL = float("inf"), ""
+"""A time and an id that come after those of every session."""
+
 
 class SessionStatus(StrEnum):
     """How the last turn stands. ``RUNNING`` with a dead owner is reported as ``CRASHED``.

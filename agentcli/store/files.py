@@ -30,6 +30,7 @@ from agentcli.domain.errors import (
     UsageError,
 )
 from agentcli.domain.session import (
+    AFTER_ALL,
     KeptEvent,
     LoadedSession,
     NewestUnreadable,
@@ -143,21 +144,45 @@ class SessionFiles:
         return await asyncio.to_thread(self._in_order, {**entries, **changed})
 
     async def newest(
-        self, limit: int, places: Iterable[str] = (), *, agents: bool = False
+        self,
+        limit: int,
+        places: Iterable[str] = (),
+        *,
+        agents: bool = False,
+        before: tuple[float, str] = AFTER_ALL,
     ) -> Sequence[SessionInfo]:
         """The ``limit`` sessions used last, with ``places`` those of one of these directories.
 
-        ``agents`` includes those of sub-agents.
+        ``agents`` includes those of sub-agents; with ``before`` they come after a session of that
+        time and id.
         """
         names = tuple(places)
-        known = await self._newest_known(limit, names, agents=agents)
+        known = await self._newest_known(limit, names, agents=agents, before=before)
         if known is None:
             known = await self._read_newest(
-                lambda info: (agents or not info.agent) and (not names or info.cwd in names),
+                lambda info: (
+                    (agents or not info.agent)
+                    and (not names or info.cwd in names)
+                    and (info.updated_at, info.id) < before
+                ),
                 limit,
                 names,
             )
         return known[:limit]
+
+    async def agents_of(self, ids: Iterable[str]) -> Sequence[SessionInfo]:
+        """The sessions of their sub-agents, and of theirs, the oldest first."""
+        if await self._catch_up():
+            parents = await self.catalogue.parents()
+        else:
+            parents = {info.id: info.parent_id or "" for info in await self.list() if info.agent}
+        level = set(ids)
+        seen = set(level)
+        while level := {name for name in parents.keys() - seen if parents[name] in level}:
+            seen |= level
+        infos = await self.infos_of(sorted(seen.difference(ids)))
+        mine = (info for info in infos.values() if info.agent and info.parent_id in seen)
+        return sorted(mine, key=lambda info: (info.created_at, info.id))
 
     async def infos_of(self, ids: Sequence[str]) -> Mapping[str, SessionInfo]:
         """The lines of these sessions, of which those are left out that are not there."""
@@ -172,14 +197,19 @@ class SessionFiles:
     # is answered with is as its file is. A session that ends has its line from ``touch``.
 
     async def _newest_known(
-        self, limit: int, names: Sequence[str], *, agents: bool = False
+        self,
+        limit: int,
+        names: Sequence[str],
+        *,
+        agents: bool = False,
+        before: tuple[float, str] = AFTER_ALL,
     ) -> Sequence[SessionInfo] | None:
         """The newest sessions by the catalogue; ``None``: it cannot tell, look at the files."""
         if not await self._catch_up():
             return None
         losses = self.catalogue.losses
         for _ in range(MAX_CORRECTIONS):
-            entries = await self.catalogue.newest(limit, names, agents=agents)
+            entries = await self.catalogue.newest(limit, names, agents=agents, before=before)
             if entries is None or self.catalogue.losses != losses:
                 return None
             shown = {entry.info.id: entry for entry in entries}

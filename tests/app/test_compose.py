@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.app.compose import list_sessions, open_session
+from agentcli.app.compose import open_session, session_files
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.paths import Paths
@@ -195,7 +195,7 @@ def test_a_fork_that_cannot_be_opened_leaves_no_copy(tmp_path: Path) -> None:
         wanted = options(tmp_path, continue_latest=True, fork=True, model="nosuch/model")
         with pytest.raises(ConfigError):
             in_session(settings, wanted, say("again"))
-        assert len(asyncio.run(list_sessions(settings))) == 1
+        assert len(asyncio.run(session_files(settings).newest(9))) == 1
         assert len(list(settings.paths.sessions_dir.glob("*.db"))) == 1
 
 
@@ -203,7 +203,7 @@ def test_nothing_is_left_of_a_run_without_a_session(tmp_path: Path) -> None:
     with ModelServer(["one"]) as server:
         settings = settings_for(server)
         in_session(settings, options(tmp_path, no_session=True), say("hi"))
-        assert asyncio.run(list_sessions(settings)) == []
+        assert asyncio.run(session_files(settings).newest(9)) == []
     assert (
         not list(settings.paths.sessions_dir.glob("*"))
         if settings.paths.sessions_dir.exists()

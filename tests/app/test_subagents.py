@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.app.compose import list_sessions, open_session, session_files
+from agentcli.app.compose import open_session, session_files
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.paths import Paths
@@ -120,7 +120,7 @@ def test_a_task_has_its_own_history_and_file_and_its_answer_is_the_result(
     assert summary.usage.input_tokens == 400
     assert result.status is ResultStatus.OK
     info = children(settings)[0]
-    parent = asyncio.run(list_sessions(settings))
+    parent = asyncio.run(session_files(settings).newest(9))
     assert [each.id for each in parent] == [info.parent_id]
     assert parent[0].usage.input_tokens == 400
     assert parent[0].cost_usd == pytest.approx(summary.cost_usd)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import SessionNotFound
-from agentcli.domain.session import NewestUnreadable, SessionInfo, SessionStatus
+from agentcli.domain.session import AFTER_ALL, NewestUnreadable, SessionInfo, SessionStatus
 from agentcli.store import disk
 from agentcli.store import files as module
 from agentcli.store.catalogue.catalogue import VERSION
@@ -190,3 +190,37 @@ def test_a_catalogue_of_the_version_before_is_kept_and_gets_what_it_lacks(
     with contextlib.closing(sqlite3.connect(files.catalogue.path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
         assert db.execute("SELECT count(*) FROM indexed").fetchone() == (8,)
+
+
+@pytest.mark.spec("SCALE-6")
+@pytest.mark.parametrize("very_many", [5, 50])
+def test_pages_go_on_where_the_one_before_ended(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch, very_many: int
+) -> None:
+    monkeypatch.setattr(module, "VERY_MANY", very_many)
+    for places in ((), ("/work/1",), ("/work/0", "/work/1", "/none")):
+        everything = now(files.newest(99, places))
+        last, seen = AFTER_ALL, list[SessionInfo]()
+        while page := now(files.newest(3, places, before=last)):
+            seen += page
+            last = page[-1].updated_at, page[-1].id
+        assert seen == everything
+
+
+@pytest.mark.spec("SCALE-6")
+@pytest.mark.parametrize("very_many", [5, 50])
+def test_sessions_of_sub_agents_are_found_with_those_of_theirs(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch, very_many: int
+) -> None:
+    monkeypatch.setattr(module, "VERY_MANY", very_many)
+    (first, second, *_) = (info.id for info in now(files.list()))
+    mark = "INSERT INTO kv (key, value) VALUES ('subagent', '{}')"
+    child, other = make(files, "a", parent_id=first), make(files, "b", parent_id=second)
+    grandchild = make(files, "c", parent_id=child)
+    fork = make(files, "d", parent_id=first)  # the user's own
+    for session_id in (child, other, grandchild):
+        change(files.path_of(session_id), mark)
+    change(files.path_of(other), f"UPDATE session SET parent_id = '{other}'")
+    assert [info.id for info in now(files.agents_of([first]))] == [child, grandchild]
+    assert [info.id for info in now(files.agents_of([second, fork]))] == []
+    assert [info.id for info in now(files.agents_of([first, child]))] == [grandchild]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -121,7 +120,7 @@ def list_(options: SessionListOptions) -> int:
     most = limit if limit is not None else (sys.maxsize if as_json else _MAX_ROWS)
     infos = wait(files.newest(most, here, agents=options.all))
     if as_json:
-        print_json([session_object(info) for info in infos])
+        print_json(session_object(info) for info in infos)
         return 0
     if not infos:
         write_error_line("no sessions yet - start one with: agent")
@@ -158,7 +157,7 @@ def events(options: SessionEventsOptions) -> int:
     found = read_events(files.path_of(wait(files.resolve(options.id))))
     know_secrets()
     if options.as_json:
-        print_json([{"at": iso_time(each.at), "type": each.type, **each.data} for each in found])
+        print_json({"at": iso_time(each.at), "type": each.type, **each.data} for each in found)
         return 0
     if not found:
         write_error_line("no events were kept - keep them: agent config set keep_events true")
@@ -219,16 +218,11 @@ def delete(options: DeleteOptions) -> int:
             f"nobody can be asked whether to delete {', '.join(ids)}",
             "give the whole id, or add --yes",
         )
-    for session_id in (*ids, *_agents_of(files, ids)):
+    agents = [info.id for info in wait(files.agents_of(ids))]
+    for session_id in (*ids, *agents):
         wait(files.delete(session_id))
         write_error_line(f"deleted: {session_id}")
     return 0
-
-
-def _agents_of(files: SessionFiles, ids: Sequence[str]) -> list[str]:
-    """The sessions of their sub-agents, which go with them."""
-    infos = wait(files.list())
-    return [i.id for i in infos if i.agent and i.parent_id in ids and i.id not in ids]
 
 
 def check(options: SomeIds) -> int:

@@ -116,9 +116,8 @@ def _trajectory(files: SessionFiles, session_id: str) -> str:
 
     know_secrets()
     agents: dict[str, list[SessionInfo]] = {}
-    for info in wait(files.list()):
-        if info.agent and info.parent_id:
-            agents.setdefault(info.parent_id, []).append(info)
+    for info in wait(files.agents_of([session_id])):
+        agents.setdefault(info.parent_id or "", []).append(info)
     value: Any = exported(export_atif(_record(files, session_id, agents)))
     return safe_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n"
 
@@ -133,7 +132,7 @@ def _record(
     path = files.path_of(session_id)
     found = []
     # each once: a file may name any other as its parent
-    for info in sorted(agents.pop(session_id, ()), key=lambda info: (info.created_at, info.id)):
+    for info in agents.pop(session_id, ()):
         try:
             found.append(_record(files, info.id, agents))
         except StoreError as error:

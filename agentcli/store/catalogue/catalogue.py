@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentcli.domain.messages import AssistantMessage, Message, Usage
-from agentcli.domain.session import Origin, SessionInfo, SessionStatus, StoredMessage
+from agentcli.domain.session import AFTER_ALL, Origin, SessionInfo, SessionStatus, StoredMessage
 from agentcli.domain.values import frozen
 from agentcli.store import disk
 from agentcli.store.codec import from_column, to_column, to_json
@@ -169,23 +169,27 @@ class Catalogue:
         return await self._read(read, {})
 
     async def newest(
-        self, limit: int, places: Sequence[str] = (), *, agents: bool = False
+        self,
+        limit: int,
+        places: Sequence[str] = (),
+        *,
+        agents: bool = False,
+        before: tuple[float, str] = AFTER_ALL,
     ) -> Sequence[CatalogueEntry] | None:
         """The newest ``limit`` sessions, with ``places`` only those of one of these directories.
 
-        ``agents`` includes those of sub-agents. ``None`` when the cache cannot be read.
+        ``agents`` includes those of sub-agents; with ``before`` they come after a session of that
+        time and id. ``None`` when the cache cannot be read.
         """
         query = f"SELECT {_COLUMNS} FROM session"  # noqa: S608 - constant
-        order = "ORDER BY updated_at DESC, id DESC LIMIT ?"
+        order = "AND (updated_at, id) < (?, ?) ORDER BY updated_at DESC, id DESC LIMIT ?"
         whose = "1" if agents else "agent = ''"
 
         async def read(db: Connection) -> list[CatalogueEntry] | None:
             found: list[Any] = []
-            for place in map(to_column, places):  # each by the index
-                condition = f"WHERE cwd = ? AND {whose}"
-                found += await db.execute_fetchall(f"{query} {condition} {order}", (place, limit))
-            if not places:
-                found += await db.execute_fetchall(f"{query} WHERE {whose} {order}", (limit,))
+            for one in [[to_column(place)] for place in places] or [[]]:  # each by the index
+                where = f"WHERE {'cwd = ? AND ' * len(one)}{whose} {order}"
+                found += await db.execute_fetchall(f"{query} {where}", (*one, *before, limit))
             entries = (await asyncio.to_thread(_entries, found)).values()
             newest = sorted(entries, key=lambda e: (e.info.updated_at, e.info.id), reverse=True)
             return newest[:limit]
@@ -205,23 +209,20 @@ class Catalogue:
 
         return await self._read(read, {})
 
+    async def parents(self) -> Mapping[str, str]:
+        """The sessions of sub-agents, and whose they are."""
+        query = "SELECT id, parent_id FROM session WHERE agent != ''"
+        return await self._all(query, lambda rows: {str(i): str(above) for i, above in rows}, {})
+
     async def ids(self) -> set[str]:
         """All sessions that are known."""
-
-        async def read(db: Connection) -> set[str]:
-            return {row[0] for row in await db.execute_fetchall("SELECT id FROM session")}
-
-        return await self._read(read, set())
+        query = "SELECT id FROM session"
+        return await self._all(query, lambda rows: {row[0] for row in rows}, set())
 
     async def titles(self) -> Mapping[str, str]:
         """The titles of all sessions by id, the newest first."""
-
-        async def read(db: Connection) -> dict[str, str]:
-            query = "SELECT id, title FROM session ORDER BY updated_at DESC, id DESC"
-            rows = await db.execute_fetchall(query)
-            return {str(session_id): from_column(title) for session_id, title in rows}
-
-        return await self._read(read, {})
+        query = "SELECT id, title FROM session ORDER BY updated_at DESC, id DESC"
+        return await self._all(query, lambda rows: {str(i): from_column(t) for i, t in rows}, {})
 
     async def seen(self) -> SeenDirectory:
         """What the cache was last brought up to date with."""
@@ -247,18 +248,14 @@ class Catalogue:
 
     async def unindexed(self) -> Mapping[str, tuple[str, int]]:
         """The stamp of each session that is not all in the index, and the last message that is."""
-
-        async def read(db: Connection) -> dict[str, tuple[str, int]]:
-            rows = await db.execute_fetchall(
-                "SELECT session.id, session.stamp, coalesce(indexed.seq, 0),"
-                " (SELECT updated_at FROM session AS same WHERE same.id = session.id) AS time"
-                " FROM session INDEXED BY session_stamp"
-                " LEFT JOIN indexed ON indexed.id = session.id"
-                " WHERE indexed.stamp IS NOT session.stamp ORDER BY time DESC"
-            )
-            return {str(session_id): (str(stamp), int(seq)) for session_id, stamp, seq, _ in rows}
-
-        return await self._read(read, {})
+        query = (
+            "SELECT session.id, session.stamp, coalesce(indexed.seq, 0),"
+            " (SELECT updated_at FROM session AS same WHERE same.id = session.id) AS time"
+            " FROM session INDEXED BY session_stamp"
+            " LEFT JOIN indexed ON indexed.id = session.id"
+            " WHERE indexed.stamp IS NOT session.stamp ORDER BY time DESC"
+        )
+        return await self._all(query, lambda rows: {i: (str(s), int(n)) for i, s, n, _ in rows}, {})
 
     async def update(self, entries: Mapping[str, CatalogueEntry], gone: Iterable[str] = ()) -> None:
         """Store ``entries`` and forget the sessions in ``gone``."""
@@ -360,7 +357,10 @@ class Catalogue:
         found = await self._read(read, nothing)
         if found is not None:
             return found
-        return _one_each(await self.search(text, limit * 4))[:limit]
+        first: dict[str, SearchHit] = {}
+        for hit in await self.search(text, limit * 4):
+            first.setdefault(hit.session_id, hit)
+        return list(first.values())[:limit]
 
     async def verify(self, *, texts: bool = True) -> None:
         """Prove the file, unless it is as it was left; what is damaged is thrown away.
@@ -413,6 +413,14 @@ class Catalogue:
     async def _read(self, body: Body[T], otherwise: T) -> T:
         """What ``body`` returns; ``otherwise`` without a file or when it cannot be read."""
         return await self._use(body, otherwise, writing=False)
+
+    async def _all(self, query: str, make: Callable[[Iterable[Any]], T], nothing: T) -> T:
+        """What ``make`` makes of the rows."""
+
+        async def read(db: Connection) -> T:
+            return make(await db.execute_fetchall(query))
+
+        return await self._read(read, nothing)
 
     async def _write(self, body: Body[None]) -> None:
         """Commit what ``body`` does; it may be called again while others hold the lock."""
@@ -510,13 +518,6 @@ async def _prove_texts(db: Connection) -> None:
 
 def _marks(values: Sized) -> str:
     return ", ".join("?" * len(values))
-
-
-def _one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
-    first: dict[str, SearchHit] = {}
-    for hit in hits:
-        first.setdefault(hit.session_id, hit)
-    return list(first.values())
 
 
 async def _best_places(db: Connection, query: str) -> dict[str, tuple[int, int]]:
