@@ -12,14 +12,23 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
 
 from agentcli.codemap.graph import Graph
-from agentcli.codemap.index import Changes, MapIndex, map_file
+from agentcli.codemap.index import (
+    Changes,
+    MapIndex,
+    discard,
+    forget_reading,
+    is_busy,
+    is_damage,
+    map_file,
+)
 from agentcli.codemap.watch import ChangeWatch
-from agentcli.codemap.worker import command_of
+from agentcli.codemap.worker import NICE, command_of
 from agentcli.config.paths import ensure_dir
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.codemap import MapState, Symbol, SymbolUses
@@ -38,6 +47,10 @@ _KEPT_NOISE = 4_000
 
 class MapFailed(AgentError):
     """The map could not be made or read."""
+
+
+class MapDamaged(MapFailed):
+    """What was there is no map, and has been thrown away."""
 
 
 @frozen
@@ -78,6 +91,14 @@ class ProjectMap:
 
     async def ask(self, question: Callable[[Graph], T], cancel: CancelToken) -> tuple[T, MapState]:
         """The answer, and what the map covers, after it has been brought up to date."""
+        try:
+            return await self._asked(question, cancel)
+        except MapDamaged:
+            return await self._asked(question, cancel)
+
+    async def _asked(
+        self, question: Callable[[Graph], T], cancel: CancelToken
+    ) -> tuple[T, MapState]:
         await self.update(cancel)
 
         def answer(index: MapIndex) -> tuple[T, MapState]:
@@ -92,39 +113,50 @@ class ProjectMap:
             await self._pass(cancel)
 
     def _small_update(self, index: MapIndex) -> bool:
-        """Whether the map is up to date now; not where reading what has changed takes long."""
+        """Whether the map is up to date now; not where that takes long or another writes it."""
         if not self._watch:
             self._watch.append(ChangeWatch(index.root))
         watch = self._watch[0]
         with watch.lock:
-            seen = watch.seen()
-            if seen is None and index.get("listed"):
-                watch.begin(index.directories())  # before all is looked at: nothing is missed
-            changes = index.changes(seen)
-            if not changes.is_small:
-                watch.end()
-                return False
-            if changes != Changes():
-                index.update(changes)
-            watch.taken()
-        return True
+            is_done = False
+            try:
+                seen = watch.seen()
+                if seen is None and index.get("listed"):
+                    watch.begin(index.directories())  # before all is looked at: nothing is missed
+                changes = index.changes(seen)
+                is_done = changes.is_small and (
+                    changes == Changes() or not index.update(changes, quick=True)
+                )
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+            finally:
+                watch.taken() if is_done else watch.end()
+        return is_done
 
     def _opened(self, use: Callable[[MapIndex], T]) -> T:
+        path = map_file(self.directory, self.root)
         try:
             ensure_dir(self.directory)
-            index = MapIndex(map_file(self.directory, self.root), self.root)
+            index = MapIndex(path, self.root)
             try:
                 return use(index)
             finally:
                 index.close()
-        except (sqlite3.Error, OSError, PersistenceError) as error:
+        except (sqlite3.Error, OSError, PersistenceError, ValueError) as error:
+            if is_damage(error):
+                with suppress(OSError):
+                    discard(path)
+                raise MapDamaged("the map was damaged", "ask again: it is made again") from error
+            if is_busy(error):
+                raise MapFailed("another process is writing the map", "ask again") from error
             advice = f"delete {self.directory}: it is made again"
             raise MapFailed(f"the map cannot be used: {error}", advice) from error
 
     async def _pass(self, cancel: CancelToken) -> None:
         """Read what has changed, in a process of its own."""
         try:
-            listed = await search(Query(self.root), MAX_LISTED, cancel, (self.root,))
+            listed = await search(Query(self.root, nice=NICE), MAX_LISTED, cancel, (self.root,))
         except SearchFailed as error:
             raise MapFailed(f"the files cannot be listed: {error}") from error
         if listed.ending is Ending.CANCELLED:
@@ -137,12 +169,14 @@ class ProjectMap:
             return True
 
         until = time.monotonic() + TIME_LIMIT_S
+        path = map_file(self.directory, self.root)
         while True:
             noise.clear()
             stdin = open_nameless(names)
+            ended = None
             try:
                 command = Command(
-                    command_of(map_file(self.directory, self.root), self.root),
+                    command_of(path, self.root),
                     Path("/"),
                     {**base_environment(), "PYTHONDONTWRITEBYTECODE": "1"},
                     self.owner,
@@ -151,6 +185,8 @@ class ProjectMap:
                 ended = await run(command, RunLimits(cancel, TIME_LIMIT_S), keep)
             finally:
                 os.close(stdin)
+                if ended is None or ended.ending is Ending.CANCELLED:
+                    forget_reading(path)
             if ended.ending is not Ending.EXITED or not ended.returncode:
                 return
             if time.monotonic() > until:

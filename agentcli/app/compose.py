@@ -236,7 +236,12 @@ async def _build(
         telemetry(settings, listeners, redact) if settings.telemetry else (None, ())
     )
     later, docs, doc_notices = _instructions(settings, options.cwd)
-    codes, end_map = code_map(settings, workspace.root, listeners, early=options.interactive)
+    codes, end_map = code_map(
+        settings,
+        workspace.root,
+        listeners,
+        early=options.interactive and settings.background_map,
+    )
     parts: SessionParts = SessionParts(
         store=given.messages,
         state=given.state,

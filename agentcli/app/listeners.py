@@ -127,7 +127,7 @@ class EarlyMap:
         listeners.add(self._start.on_event)
 
     def _begin(self) -> None:
-        if any((each / ".git").exists() for each in (self._root, *self._root.parents)):
+        if any(os.path.lexists(each / ".git") for each in (self._root, *self._root.parents)):
             self._making = asyncio.create_task(self._make(), name="map")
 
     async def _make(self) -> None:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from agentcli.codemap.index import MapIndex
 from agentcli.codemap.ranking import links_among
 from agentcli.codemap.resolve import SYMBOL, Alike, FileUse, Resolver, SymbolRow
+from agentcli.domain.clean import clean_text
 from agentcli.domain.codemap import MappedFile, MapPicture, MapState, Symbol, SymbolUses, UsedIn
 
 MAX_SYMBOLS = 60
@@ -41,6 +42,7 @@ class Graph:
             elif note:
                 partly += count if language else 0
                 untold += 0 if language else count
+        untold += int(self._index.get("unnamed") or 0)
         symbols = int(self._index.get("symbols") or 0)
         waiting = int(self._index.get("waiting") or 0)
         return MapState(files, symbols, waiting, partly, untold, tuple(sorted(missing)))
@@ -52,6 +54,7 @@ class Graph:
 
         ``Class.name`` asks for what is inside of it. ``below`` is a file or a directory.
         """
+        query, kind, below = map(clean_text, (query, kind, below))
         container, _, wanted = query.replace("::", ".").replace("#", ".").rpartition(".")
         container = container.rpartition(".")[2]
         where, values = self._limits(kind, below)
@@ -94,6 +97,7 @@ class Graph:
 
     def references(self, symbol: str, path: str = "", line: int = 0) -> list[SymbolUses]:
         """Who uses what is meant: the name ``symbol``, or what ``path`` defines in ``line``."""
+        symbol, path = clean_text(symbol), clean_text(path)
         if symbol:
             container, _, name = symbol.replace("::", ".").replace("#", ".").rpartition(".")
             found = self._named(name, container.rpartition(".")[2], path)

@@ -2,8 +2,8 @@
 
 Law: a file whose time and size are the same is as it was, and one whose content is the same too;
 all else is read again. What cannot be read as a database is thrown away and made again. A pass is
-bounded, commits as it goes, and the next one goes on where it stopped. Which file is being read is
-on disk: one that ends the process twice is left out until it changes.
+bounded, commits as it goes, leaves room on the disk, and the next one goes on where it stopped.
+Which file is being read is on disk: one that ends the process twice is left out until it changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentcli.codemap.parse import Parsed, is_code, parse
+from agentcli.codemap.parse import GIVEN_UP, PARSE_S, Parsed, is_code, parse
+from agentcli.domain.errors import PersistenceError
 
 VERSION = 2
 MAX_FILE_BYTES = 1024 * 1024
@@ -28,16 +29,23 @@ MAX_FILES = 100_000
 MAX_DIRECTORIES = 50_000
 PASS_S = 40.0
 """Seconds that one pass takes at most, and a little more."""
+QUICK_S = 0.5
+"""The same in the process of the session itself."""
+LEAST_FREE_BYTES = 64 * 1024 * 1024
 RELIST_S = 600.0
 IGNORE_FILES = frozenset({".gitignore", ".ignore", ".rgignore"})
 ENDED = "ended the process that read it"
-SMALL_FILES, SMALL_BYTES = 20, 256 * 1024
-"""What is read in the process of the session itself."""
+SMALL_FILES, SMALL_BYTES = 20, 64 * 1024
+"""What is read in the process of the session itself; a query of a tree lets no other thread run."""
 _MINIFIED_BYTES = 32 * 1024
 _MINIFIED_LINE = 400  # bytes of a line, on average
 _COMMIT_EVERY = 200
 _WORTH_RANKING = 50
-_BUSY_MS = 10_000
+_BUSY_MS = 1_000
+_NO_DAMAGE = tuple(
+    f"SQLITE_{name}"
+    for name in ("BUSY", "LOCKED", "FULL", "IOERR", "READONLY", "CANTOPEN", "PERM", "NOMEM")
+)
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -73,6 +81,24 @@ def map_file(directory: Path, root: Path) -> Path:
     return directory / f"{key}.db"
 
 
+def discard(path: Path) -> None:
+    """Throw the map ``path`` away."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether another process is writing the map."""
+    return (getattr(error, "sqlite_errorname", None) or "").startswith(_NO_DAMAGE[:2])
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether it tells that a file is no map of this version, not what happens to any file."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    kinds = (sqlite3.DatabaseError, ValueError)
+    return isinstance(error, kinds) and not name.startswith(_NO_DAMAGE)
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What differs from the map. ``unlisted``: there may be files that it does not know."""
@@ -101,14 +127,16 @@ class MapIndex:
         self._reading = -1
         try:
             self.db = self._open()
-            _require_version(self.db)
-        except sqlite3.DatabaseError:
-            for suffix in ("", "-wal", "-shm"):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            discard(path)
             self.db = self._open()
         self._left_out = self._leave_out_what_ended_others()
 
     def _open(self) -> sqlite3.Connection:
+        if self._path.is_symlink():
+            raise OSError(errno.ELOOP, "it is a link", str(self._path))
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -124,7 +152,8 @@ class MapIndex:
                         db.execute(statement)
                 db.execute(f"PRAGMA user_version = {VERSION}")
                 db.execute("COMMIT")
-            self._set(db, "root", self.root)
+            _require_version(db)
+            os.utime(self._path)  # somebody asks it: see ``worker``
         except BaseException:
             db.close()
             raise
@@ -169,10 +198,7 @@ class MapIndex:
 
     def _leave_out_what_ended_others(self) -> int:
         count = 0
-        for left in self._path.parent.glob(f"{self._path.stem}.*.reading"):
-            process = left.name.split(".")[1]
-            if not process.isdecimal() or _is_alive(int(process)):
-                continue
+        for left in _left_by_the_dead(self._path):
             with contextlib.suppress(OSError):
                 path = os.fsdecode(left.read_bytes())
                 left.unlink()
@@ -195,7 +221,7 @@ class MapIndex:
 
         ``seen`` are the files and directories in which something has changed, where that is known.
         """
-        if not self.get("listed") or time.time() - float(self.get("listed")) > RELIST_S:
+        if abs(time.time() - float(self.get("listed") or 0)) > RELIST_S:  # clocks are set back
             return Changes(unlisted=True)
         changed, gone, size = list[str](), list[str](), 0
         for path, stamp in self._of("SELECT path, stamp FROM file", seen):
@@ -214,7 +240,11 @@ class MapIndex:
     def _of(self, select: str, paths: Iterable[str] | None) -> list[tuple[Any, ...]]:
         if paths is None:
             return self.db.execute(select).fetchall()
-        rows = (self.db.execute(f"{select} WHERE path = ?", (path,)).fetchone() for path in paths)
+        rows = (
+            self.db.execute(f"{select} WHERE path = ?", (path,)).fetchone()
+            for path in paths
+            if _is_text(path)
+        )
         return [row for row in rows if row]
 
     def _stamp(self, path: str) -> tuple[str, int]:
@@ -263,14 +293,19 @@ class MapIndex:
 
     # --- a pass ----------------------------------------------------------------------------
 
-    def update(self, changes: Changes, listed: Sequence[str] | None = None) -> int:
+    def update(
+        self, changes: Changes, listed: Sequence[str] | None = None, *, quick: bool = False
+    ) -> int:
         """Take up ``changes``, or all that differs from the files ``listed``.
 
-        Returns how many files are left for the next pass.
+        Returns how many files are left for the next pass; with ``quick`` also those that take long.
+        Raises ``PersistenceError`` where the disk is nearly full.
         """
-        until = time.monotonic() + PASS_S
+        until = time.monotonic() + (QUICK_S if quick else PASS_S)
         begun = time.time()
         if listed is not None:
+            self._set(self.db, "unnamed", str(sum(not _is_text(path) for path in listed)))
+            listed = [path for path in listed if _is_text(path)]
             changes = self._against(listed)
         self._forget(changes.gone)
         self._set(self.db, "waiting", str(len(changes.changed)))
@@ -278,16 +313,19 @@ class MapIndex:
         for number in range(0, len(changes.changed), _COMMIT_EVERY):
             if time.monotonic() > until:
                 break
+            if listed is not None:
+                self._require_room()
             batch = changes.changed[number : number + _COMMIT_EVERY]
-            done = 0
             read = []
             for path in batch:
                 if time.monotonic() > until:
                     break
-                read.append((path, self._read(path)))
-                done += 1
+                found = self._read(path, QUICK_S if quick else PARSE_S)
+                if quick and found[2] is not None and found[2].note == GIVEN_UP:
+                    break
+                read.append((path, found))
             self._write(read)
-            left -= done
+            left -= len(read)
         with self._transaction():
             self._set(self.db, "waiting", str(left))
             self._set(self.db, "suspect", "")
@@ -298,6 +336,13 @@ class MapIndex:
                 self._keep_directories(listed)
                 self._set(self.db, "listed", str(begun if not left else 0.0))
         return left
+
+    def _require_room(self) -> None:
+        """The sessions write to that disk too."""
+        disk = os.statvfs(self._path.parent)
+        if disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES:
+            free = f"less than {LEAST_FREE_BYTES >> 20} MiB are free on the disk of the map"
+            raise PersistenceError(free, f"make room below {self._path.parent}")
 
     def _one(self, select: str) -> int:
         found: int = self.db.execute(select).fetchone()[0]
@@ -362,7 +407,7 @@ class MapIndex:
             self.db.execute("DELETE FROM symbol WHERE file = ?", row)
             self.db.execute("DELETE FROM used WHERE file = ?", row)
 
-    def _read(self, path: str) -> tuple[str, bytes, Parsed | None]:
+    def _read(self, path: str, limit_s: float) -> tuple[str, bytes, Parsed | None]:
         """The file's stamp, the hash of its content, and what is in it unless that is known."""
         stamp, _ = self._stamp(path)
         source, note = self._content(path)
@@ -373,7 +418,7 @@ class MapIndex:
         if row is not None and row[0] == digest and row[1]:
             return stamp, digest, None
         self._about_to_read(path)
-        return stamp, digest, parse(path, source)
+        return stamp, digest, parse(path, source, limit_s)
 
     def _content(self, path: str) -> tuple[bytes, str]:
         """What is in the file, or why it is left out."""
@@ -443,6 +488,28 @@ class MapIndex:
         return ids
 
 
+def forget_reading(path: Path) -> None:
+    """Hold it against no file that processes were told to end while they made the map ``path``."""
+    for left in _left_by_the_dead(path):
+        left.unlink(missing_ok=True)
+
+
+def _left_by_the_dead(path: Path) -> Iterator[Path]:
+    for left in path.parent.glob(f"{path.stem}.*.reading"):
+        process = left.name.split(".")[1]
+        if process.isdecimal() and not _is_alive(int(process)):
+            yield left
+
+
+def _is_text(path: str) -> bool:
+    """Whether a database takes it: not every name of a file is UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -456,7 +523,6 @@ def _is_alive(process: int) -> bool:
 def _require_version(db: sqlite3.Connection) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version != VERSION:
-        db.close()
         raise sqlite3.DatabaseError(f"version {version}")
 
 

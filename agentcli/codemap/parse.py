@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentcli.codemap.grammars import BY_SUFFIX, TEXT_SUFFIXES, Language, Queries, queries_of
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Tree
 
 MAX_DEFINITIONS = 20_000
 MAX_USES = 200_000
 MAX_NAME = 200
 PARSE_S = 5.0
 GIVEN_UP = "too hard to parse"
-_MARKS = re.compile(rb"[^\w\"']{500,}")
+_MARKS = re.compile(rb"(?<![^\w\"'])[^\w\"']{500,}")
 _MAX_MARKS = 4_000  # side by side; a query takes time that grows by their square
+MAX_NODES = 600_000
+_MAX_DEPTH = 30_000  # a query of a tree deeper than 65,535 takes minutes, and cannot be stopped
+_DEPTH_STEP = 1_000
 _CHUNK_BYTES = 64 * 1024
 USE, MEMBER, IMPORT = range(3)
 """How a name is used: alone, as a member of something, in an import."""
@@ -43,12 +46,12 @@ _BEFORE_BYTES = 250
 OWN, TEXT = "this", '"'
 """What a member belongs to: the object itself, without a word for it; a text."""
 _PATH_WORDS = re.compile(r"[\w-]+")
-_WORD = re.compile(r"(\.|->|::)?\s*\b([A-Za-z_]\w{2,199})\b")
+_WORD = re.compile(r"(?:(\.|->|::)\s*+)?\b([A-Za-z_]\w{2,199})\b")
 _TEXT_DEFINITION = re.compile(
-    r"^[ \t]*(?:(?:export|public|private|protected|internal|open|abstract|final|static|sealed|data"
-    r"|override|inline|suspend|async|local|pub|default|case)\s+)*"
+    r"^[ \t]*+(?:(?:export|public|private|protected|internal|open|abstract|final|static|sealed|data"
+    r"|override|inline|suspend|async|local|pub|default|case)[ \t]++)*+"
     r"(class|interface|struct|enum|trait|object|module|protocol|def|defp|defmodule|func|fun|fn"
-    r"|function|sub|proc|type|typealias|message|service|contract|table|view)\s+"
+    r"|function|sub|proc|type|typealias|message|service|contract|table|view)[ \t]++"
     r"([A-Za-z_]\w{0,199})",
     re.MULTILINE | re.IGNORECASE,
 )
@@ -100,15 +103,15 @@ def is_code(path: str) -> bool:
     return suffix in BY_SUFFIX or suffix in TEXT_SUFFIXES
 
 
-def parse(path: str, source: bytes) -> Parsed:
-    """What the file ``path`` of this content defines and uses."""
+def parse(path: str, source: bytes, limit_s: float = PARSE_S) -> Parsed:
+    """What the file ``path`` of this content defines and uses, as far as ``limit_s`` lasts."""
     suffix = PurePath(path).suffix.lower()
     language = BY_SUFFIX.get(suffix)
     queries = queries_of(language) if language is not None else None
     if language is None or queries is None:
         name = language.name if language is not None else suffix.lstrip(".")
         return _as_text(name, source, needs_grammar=language is not None)
-    return _as_tree(language, queries, source)
+    return _as_tree(language, queries, source, limit_s)
 
 
 # --- with a grammar ------------------------------------------------------------------------
@@ -121,10 +124,10 @@ class _Span(NamedTuple):
     kind: str
 
 
-def _as_tree(language: Language, queries: Queries, source: bytes) -> Parsed:
+def _as_tree(language: Language, queries: Queries, source: bytes, limit_s: float) -> Parsed:
     from tree_sitter import Parser, QueryCursor
 
-    until = time.monotonic() + PARSE_S
+    until = time.monotonic() + limit_s
     if any(len(run) > _MAX_MARKS for run in _MARKS.findall(source)):
         return Parsed("", note=GIVEN_UP)
 
@@ -140,6 +143,8 @@ def _as_tree(language: Language, queries: Queries, source: bytes) -> Parsed:
         ValueError
     ):  # https://tree-sitter.github.io/py-tree-sitter/classes/tree_sitter.Parser.html
         return Parsed("", note=GIVEN_UP)
+    if _is_too_large(tree):
+        return Parsed("", note=GIVEN_UP)
     found = Parsed(language.name)
     matches = QueryCursor(queries.definitions).matches(tree.root_node)
     captures = {} if is_late() else QueryCursor(queries.uses).captures(tree.root_node)
@@ -148,6 +153,17 @@ def _as_tree(language: Language, queries: Queries, source: bytes) -> Parsed:
     names = _define(found, (captures for _, captures in matches), source)
     _use(found, captures, names, source)
     return found
+
+
+def _is_too_large(tree: Tree) -> bool:
+    """Whether a query of ``tree`` would take more memory or time than it is worth."""
+    count = tree.root_node.descendant_count
+    cursor = tree.walk()
+    for number in range(0, count if count <= MAX_NODES else 0, _DEPTH_STEP):
+        cursor.goto_descendant(number)
+        if cursor.depth > _MAX_DEPTH:  # what follows a node in this order is inside of it
+            return True
+    return count > MAX_NODES
 
 
 def _text(node: Node, source: bytes) -> str:

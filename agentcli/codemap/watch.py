@@ -8,6 +8,7 @@ until the map has taken it up. https://man7.org/linux/man-pages/man7/inotify.7.h
 from __future__ import annotations
 
 import os
+import re
 import struct
 import sys
 import threading
@@ -27,6 +28,7 @@ _MASK = _MODIFIED | _ATTRIBUTES | _CLOSED | _MOVED | _CREATED | _DELETED | _SELF
 _ONLY_DIRECTORIES = 0x01000000 | 0x02000000  # and no links
 _NAMES_CHANGE = _MOVED | _CREATED | _DELETED | _SELF | _IGNORED
 _READ_BYTES = 256 * 1024
+_OCTAL = re.compile(r"\\(\d{3})")  # blanks and the like in the names of mounts
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "tmpfs"})
 
 
@@ -110,10 +112,14 @@ def _is_local(root: str) -> bool:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    best, kind = "", ""
+    best, is_local = "", False
     for line in lines.splitlines():
         before, _, after = line.partition(" - ")
-        place = before.split(" ")[4].rstrip("/")
+        named = before.split(" ")[4].rstrip("/")
+        place = _OCTAL.sub(lambda found: chr(int(found[1], 8)), named)
+        local = after.split(" ", 1)[0] in _LOCAL
+        if place.startswith(f"{root}/") and not local:
+            return False
         if (root == place or root.startswith(f"{place}/")) and len(place) >= len(best):
-            best, kind = place, after.split(" ", 1)[0]
-    return kind in _LOCAL
+            best, is_local = place, local
+    return is_local

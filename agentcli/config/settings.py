@@ -172,6 +172,9 @@ KEYS: Mapping[str, Key] = {
     "memory": Key(
         KeyKind.FLAG, "Sessions know what earlier ones of the project were told", default=True
     ),
+    "background_map": Key(
+        KeyKind.FLAG, "A chat in a git repository makes the map of its code early", default=True
+    ),
     "telemetry": Key(KeyKind.FLAG, "Traces and metrics go to your OTLP collector", default=False),
     "telemetry_content": Key(KeyKind.FLAG, "They hold what was said and done too", default=False),
     "models_url": Key(
@@ -269,6 +272,7 @@ class Settings:
     search_api_key_env: str | None
     checks: str
     memory: bool
+    background_map: bool
     telemetry: bool
     telemetry_content: bool
     models_url: str

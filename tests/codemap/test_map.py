@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 import struct
@@ -15,12 +16,21 @@ import pytest
 
 from agentcli.app import codemap
 from agentcli.app.codemap import MapFailed, ProjectMap
+from agentcli.codemap import index as index_of_map
 from agentcli.codemap import parse, watch
 from agentcli.codemap.graph import Graph
-from agentcli.codemap.index import MAX_FILE_BYTES, MapIndex, map_file
+from agentcli.codemap.index import (
+    MAX_FILE_BYTES,
+    Changes,
+    MapIndex,
+    forget_reading,
+    map_file,
+)
+from agentcli.codemap.parse import is_code
 from agentcli.codemap.ranking import pagerank
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.codemap import MapState
+from agentcli.domain.errors import PersistenceError
 from tests.support.databases import opened
 
 T = TypeVar("T")
@@ -100,28 +110,6 @@ def test_a_line_means_what_it_defines_or_uses_or_is_inside_of(shop: Shop) -> Non
     assert shop.uses(path="shop/cart.py", line=999) == {}
 
 
-@pytest.mark.slow
-@pytest.mark.spec("MEM-3")
-def test_what_has_not_changed_is_not_read_again(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop.titles("Cart")
-    read: list[str] = []
-    original = MapIndex._content
-
-    def watched(self: MapIndex, path: str) -> tuple[bytes, str]:
-        read.append(path)
-        return original(self, path)
-
-    monkeypatch.setattr(MapIndex, "_content", watched)
-    shop.titles("Cart")
-    assert read == []
-    shop.write("shop/views.py", "def one(): pass\n")
-    shop.titles("Cart")
-    shop.titles("Cart")
-    assert read == ["shop/views.py"]
-
-
 @pytest.mark.spec("MEM-3")
 def test_ignored_files_links_and_hostile_files_are_left_out_and_told(
     shop: Shop, tmp_path: Path
@@ -140,11 +128,17 @@ def test_ignored_files_links_and_hostile_files_are_left_out_and_told(
     shop.write("zero.py", b"def stolen_5(): pass\n\0")
     shop.write("big.py", b"def stolen_6(): pass\n" + b"#\n" * MAX_FILE_BYTES)
     shop.write("odd.py", b"def here_\xff(): pass\ndef here(): '\xe9'\n")
+    for name in (b"caf\xe9.py", b"d\xff/x.py"):  # no database takes these names
+        shop.write(os.fsdecode(name), "def stolen_7(): pass\n")
+    shop.write("new\nline\x1b[1m.py", "def here_too(): pass\n")
     assert shop.titles("stolen") == []
     assert "odd.py:2 function here" in shop.titles("here")
     _, state = shop.ask(lambda graph: None)
-    assert (state.untold, state.waiting) == (4, 0)
-    assert "4 files left out" in state.notes[0]
+    assert shop.titles("here_too") == ["new\nline\x1b[1m.py:1 function here_too"]
+    assert (state.untold, state.waiting) == (6, 0)
+    assert "6 files left out" in state.notes[0]
+    shop.write(os.fsdecode(b"\xe8.py"), "def stolen_8(): pass\n")
+    assert shop.titles("stolen") == shop.titles("\ud800") == []
 
 
 @pytest.mark.spec("MEM-3")
@@ -191,14 +185,11 @@ def test_a_pass_that_runs_out_of_time_says_so_and_the_next_goes_on(
     listed = [name for name in SHOP if name.endswith(".py")]
     index = MapIndex(map_file(shop.maps, shop.root), shop.root)
     try:
-        from agentcli.codemap import index as module
-        from agentcli.codemap.index import Changes
-
-        monkeypatch.setattr(module, "PASS_S", -1.0)
+        monkeypatch.setattr(index_of_map, "PASS_S", -1.0)
         assert index.update(Changes(), listed) == 4
         assert Graph(index).state().notes == ("4 files are not in the map yet: ask again for more",)
         assert index.changes().unlisted
-        monkeypatch.setattr(module, "PASS_S", 40.0)
+        monkeypatch.setattr(index_of_map, "PASS_S", 40.0)
         assert index.update(Changes(), listed) == 0
         assert Graph(index).state().notes == ()
     finally:
@@ -273,29 +264,41 @@ def test_every_kind_of_change_is_seen_by_the_next_question(
 
 
 @pytest.mark.spec("MEM-3")
-def test_where_the_kernel_tells_what_has_changed_nothing_else_is_looked_at(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "is_told", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["watched", "looked at"]
+)
+def test_only_what_has_changed_is_read_and_looked_at_where_the_kernel_tells_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
 ) -> None:
+    if not is_told:
+        monkeypatch.setattr(watch, "MAX_WATCHED", 0)
     shop.titles("Cart")
     shop.titles("Cart")
     (tree,) = shop.map._watch
-    if tree.seen() is None:
+    if is_told and tree.seen() is None:
         pytest.skip("not on this system or file system")
-    looked: list[str] = []
-    original = MapIndex._stamp
+    looked, read = list[str](), list[str]()
+    stamp, content = MapIndex._stamp, MapIndex._content
 
-    def stamp(self: MapIndex, path: str) -> tuple[str, int]:
+    def look(self: MapIndex, path: str) -> tuple[str, int]:
         looked.append(path)
-        return original(self, path)
+        return stamp(self, path)
 
-    monkeypatch.setattr(MapIndex, "_stamp", stamp)
+    def take(self: MapIndex, path: str) -> tuple[bytes, str]:
+        read.append(path)
+        return content(self, path)
+
+    monkeypatch.setattr(MapIndex, "_stamp", look)
+    monkeypatch.setattr(MapIndex, "_content", take)
     shop.titles("Cart")
-    assert looked == []
+    assert (read, bool(looked)) == ([], not is_told)
     shop.write("shop/views.py", "def fresh(): pass\n")
-    assert shop.titles("fresh") == ["shop/views.py:1 function fresh"]
+    assert shop.titles("fresh") == shop.titles("fresh") == ["shop/views.py:1 function fresh"]
+    assert read == ["shop/views.py"]
+    if not is_told:
+        return
     assert set(looked) == {"shop/views.py"}
-    tree._take(struct.pack("iIII", 1, 0x4000, 0, 0))  # its queue ran over
-    assert not tree._take(struct.pack("iIII", 1, 0x4000, 0, 0))
+    assert not tree._take(struct.pack("iIII", 1, 0x4000, 0, 0))  # its queue ran over
     tree.end()
     assert tree.seen() is None
     shop.write("shop/views.py", "def other(): pass\n")
@@ -307,12 +310,12 @@ import os, signal, sys, time
 sys.path.append({place!r})
 from agentcli.codemap import index, worker
 plain = index.parse
-def parse(path, source):
+def parse(path, source, *more):
     if path.endswith("bad.py"):
         os.abort()
     if path.endswith("endless.py"):
         time.sleep(600)
-    return plain(path, source)
+    return plain(path, source, *more)
 index.parse = parse
 worker._FILE_S = 0.3
 worker.main()
@@ -408,3 +411,85 @@ def test_a_file_of_100_000_symbols_among_loops_of_links_is_cut_and_told(shop: Sh
     assert any("left out or cut" in note for note in state.notes)
     assert shop.titles("a99")[0].startswith("many.py:100 ")
     assert len(shop.titles("Cart", kind="class")) == 2
+
+
+# --- what becomes of the map itself ------------------------------------------------------------
+
+
+@pytest.mark.spec("MEM-3", "OPS-1")
+def test_a_map_that_is_damaged_inside_is_thrown_away_and_made_again_at_once(shop: Shop) -> None:
+    shop.titles("Cart")
+    path = map_file(shop.maps, shop.root)
+    for damage in ("UPDATE meta SET value = 'x'", "DROP TABLE part", "UPDATE used SET lines = 'x'"):
+        with opened(path) as db:
+            db.execute(damage)
+        assert len(shop.uses("Cart")) == len(shop.titles("Cart")) == 2
+
+
+@pytest.mark.spec("MEM-3", "OPS-1")
+def test_what_is_no_damage_costs_no_map_and_what_is_left_of_a_change_is_not_forgotten(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.titles("Cart")
+    path = map_file(shop.maps, shop.root)
+    monkeypatch.setattr(index_of_map, "_BUSY_MS", 1)
+    shop.write("shop/views.py", "def fresh(): pass\n")
+    with opened(path) as other:
+        other.isolation_level = None
+        other.execute("BEGIN EXCLUSIVE")
+        for _ in range(2):
+            assert not shop.map._opened(shop.map._small_update)  # another process has to wait
+        (again,) = other.execute("SELECT COUNT(*) FROM symbol").fetchone()
+    assert shop.titles("fresh") == ["shop/views.py:1 function fresh"]
+    assert again
+    monkeypatch.setattr(index_of_map, "LEAST_FREE_BYTES", 1 << 62)
+    index = MapIndex(path, shop.root)
+    with contextlib.closing(index), pytest.raises(PersistenceError, match="are free"):
+        index.update(Changes(), [*filter(is_code, SHOP), "shop/new.py"])
+    assert shop.titles("fresh") == ["shop/views.py:1 function fresh"]
+    (foreign := tmp_path / "foreign.db").write_bytes(b"")
+    path.unlink()
+    path.symlink_to(foreign)
+    with pytest.raises(MapFailed, match="it is a link"):
+        shop.titles("Cart")
+    assert foreign.read_bytes() == b""
+
+
+@pytest.mark.spec("MEM-3")
+def test_a_file_is_not_blamed_where_its_reader_was_told_to_end(shop: Shop) -> None:
+    shop.maps.mkdir()
+    path = map_file(shop.maps, shop.root)
+    left = path.with_name(f"{path.stem}.{2**22 + 1}.reading")
+    left.write_text("shop/cart.py")
+    forget_reading(path)
+    assert not left.exists()
+
+
+@pytest.mark.spec("MEM-3")
+def test_maps_that_nobody_asks_go_with_the_next_pass(shop: Shop) -> None:
+    shop.maps.mkdir()
+    old, new, own = shop.maps / "old.db", shop.maps / "new.db", map_file(shop.maps, shop.root)
+    for path, age_days in ((old, 40), (new, 1), (own, 40)):
+        path.write_bytes(b"")
+        os.utime(path, (path.stat().st_atime, path.stat().st_mtime - age_days * 86_400))
+    shop.titles("Cart")
+    assert (old.exists(), new.exists(), own.exists()) == (False, True, True)
+
+
+@pytest.mark.spec("MEM-3", "OPS-1")
+@pytest.mark.parametrize(
+    ("mounts", "is_local"),
+    [
+        ("1 1 0:1 / / rw - ext4 d rw", True),
+        ("1 1 0:1 / / rw - nfs4 d rw", False),
+        ("1 1 0:1 / / rw - ext4 d rw\n2 1 0:1 / /a\\040b rw - nfs4 d rw", False),
+        ("1 1 0:1 / / rw - ext4 d rw\n2 1 0:1 / /a\\040b/c/share rw - cifs d rw", False),
+        ("1 1 0:1 / / rw - nfs d rw\n2 1 0:1 / /a\\040b/c rw - tmpfs d rw", True),
+        ("", False),
+    ],
+)
+def test_a_share_is_known_by_its_mount_also_below_and_with_a_blank_in_its_name(
+    monkeypatch: pytest.MonkeyPatch, mounts: str, *, is_local: bool
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: mounts)
+    assert watch._is_local("/a b/c") == is_local

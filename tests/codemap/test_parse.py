@@ -174,10 +174,17 @@ def test_definitions_and_uses_of_one_file_are_bounded(monkeypatch: pytest.Monkey
 
 @pytest.mark.spec("MEM-3", "SEC-13")
 def test_what_is_too_hard_is_given_up_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    for source in (b"(" * 100_000, b"x = 1\n" + b"[{(" * 20_000):
+    for source in (b"(" * 100_000, b"x = 1\n" + b"[{(" * 20_000, b"lambda a:" * 31_000 + b"1"):
         assert parse("a.py", source).note == parsing.GIVEN_UP
-    monkeypatch.setattr(parsing, "PARSE_S", -1.0)
-    assert parse("a.py", b"x = 1\n" * 10_000).note == parsing.GIVEN_UP
+    assert parse("a.py", b"x = 1\n" * 10_000, -1.0).note == parsing.GIVEN_UP
+    monkeypatch.setattr(parsing, "MAX_NODES", 100)
+    assert parse("a.py", b"x = 1\n" * 100).note == parsing.GIVEN_UP
+
+
+@pytest.mark.spec("MEM-3", "SEC-13")
+@pytest.mark.parametrize("unit", ["\n", "export\n", "export ", ".\n", ".\n\n\n\n\n\n", "class "])
+def test_text_takes_time_by_its_length_and_not_by_its_square(unit: str) -> None:
+    assert parse("a.kt", unit.encode() * (200_000 // len(unit))).definitions[1:] == []
 
 
 @pytest.mark.spec("MEM-3")

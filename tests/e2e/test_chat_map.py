@@ -100,16 +100,24 @@ def test_a_question_waits_for_the_map_that_is_being_made(
 
 @pytest.mark.slow
 @pytest.mark.spec("MEM-3")
-def test_no_map_without_a_repository_or_a_chat(
+def test_no_map_without_a_repository_or_a_chat_or_where_it_is_switched_off(
     model_server: ModelServer, chat: Chat, work: Path
 ) -> None:
     maps = Paths.from_env(agent_env()).maps_dir
     (work / "cart.py").write_text("class Cart: pass\n")
-    model_server.add("Hello there.", "Hello again.")
+    model_server.add("Hello there.", "One shot.", "Hello again.", "Third.")
     terminal = chat()
     terminal.line("hello")
     terminal.wait_for("Hello there.")
     leave(terminal)
     subprocess.run(["git", "init", "-q", str(work)], check=True)
     assert run_agent("run", "hello", env=agent_env(model_server), cwd=work).code == 0
+    assert run_agent("config", "set", "background_map", "false", env=agent_env()).code == 0
+    assert "background_map" in run_agent("config", env=agent_env()).stdout
+    terminal = chat("--new")
+    terminal.line("hello")
+    terminal.wait_for("Hello again.")
+    terminal.line("where is Cart?")
+    terminal.wait_for("Third.")
+    leave(terminal)
     assert not maps.exists()

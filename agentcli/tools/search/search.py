@@ -85,7 +85,10 @@ _BATCH = 200  # names in one argument, which may have 128 KiB
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to look for. ``pattern`` of ``None`` asks for the files; ``file`` restricts to one."""
+    """What to look for. ``pattern`` of ``None`` asks for the files; ``file`` restricts to one.
+
+    ``nice`` is what the process yields to others, as the program of that name has it.
+    """
 
     root: Path
     file: str = ""
@@ -93,6 +96,7 @@ class Query:
     ignore_case: bool = False
     context: int = 0
     path_filter: PathFilter | None = None
+    nice: int = 0
 
     @property
     def without(self) -> tuple[str, ...] | None:
@@ -301,6 +305,8 @@ async def _run(
     keep = _keeper(found, query, limit, without)
     reader: _FileReader | _LineReader
     reader = _FileReader(keep) if query.pattern is None else _LineReader(keep)
+    if query.nice and (program := find_program("nice", (query.root,))) is not None:
+        argv = (program, "-n", str(query.nice), *argv)
     command = Command(argv, query.root, base_environment())
     try:
         ended = await run(command, RunLimits(cancel, TIME_LIMIT_S), reader.feed)
