@@ -59,7 +59,7 @@ def main() -> None:
             _make(path, [os.fsdecode(name) for name in names if name])
         except (sqlite3.Error, OSError, AgentError, ValueError) as error:
             if is_last or not is_damage(error):
-                sys.exit(str(error))
+                raise SystemExit(str(error)) from error
             discard(path)
         else:
             break

@@ -169,12 +169,8 @@ KEYS: Mapping[str, Key] = {
         ("auto", "off"),
         shared=True,
     ),
-    "memory": Key(
-        KeyKind.FLAG, "Sessions know what earlier ones of the project were told", default=True
-    ),
-    "background_map": Key(
-        KeyKind.FLAG, "A chat in a git repository makes the map of its code early", default=True
-    ),
+    "memory": Key(KeyKind.FLAG, "Sessions know what earlier ones were told", default=True),
+    "background_map": Key(KeyKind.FLAG, "A chat makes a repository's map early", default=True),
     "telemetry": Key(KeyKind.FLAG, "Traces and metrics go to your OTLP collector", default=False),
     "telemetry_content": Key(KeyKind.FLAG, "They hold what was said and done too", default=False),
     "models_url": Key(
