@@ -112,11 +112,11 @@ from agentcli.domain.stream import (
     ToolCallStart,
     UsageReport,
 )
+from agentcli.domain.tool_ports import SessionState
 from agentcli.domain.tools import (
     Asks,
     RunContext,
     RunIdentity,
-    SessionState,
     Tool,
     ToolContext,
     ToolDefinition,

@@ -25,13 +25,12 @@ from agentcli.app.boundary import (
     sandbox_banner,
 )
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
-from agentcli.app.files.attachments import attach
 from agentcli.app.listeners import EarlyImports, Listeners, code_map, telemetry
 from agentcli.app.memory_start import project_memory
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
-from agentcli.app.queue import DurableQueue
+from agentcli.app.queue import DurableQueue, with_files
 from agentcli.app.session import Session
 from agentcli.app.toolset import TASK, SessionSearch, make_toolbox
 from agentcli.app.trust import holds_credentials
@@ -79,10 +78,11 @@ if TYPE_CHECKING:
     from agentcli.domain.background import BackgroundTask, Schedule, Spawned, SpawnWish
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.extensions.hooks import HookConfig
-    from agentcli.domain.extensions.seams import Seams
     from agentcli.domain.keeping import Store
+    from agentcli.domain.seams import Seams
     from agentcli.domain.subagents import SubAgents
-    from agentcli.domain.tools import EditChecks, FileKeeper, McpServers
+    from agentcli.domain.tool_ports import EditChecks
+    from agentcli.domain.tools import Asker, FileKeeper, McpServers
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.background.run import Work
     from agentcli.engine.background.runs import BackgroundRuns
@@ -267,7 +267,7 @@ async def _build(
         ask=asker,
         long_wait=long_wait,
         queue=queue,
-        attach=partial(attach, workspace=workspace),
+        attach=partial(with_files, workspace),
         choose=models.choose,
         fallbacks=fallback_ids,
         small_model=settings.small_model or "",
@@ -565,7 +565,7 @@ def _catalogue_update(
 ) -> Callable[[], Awaitable[None]]:
     async def update() -> None:
         if not options.no_session and store.created:
-            await files.touch(await store.info())
+            await files.touch(*await store.stamped_info())
 
     return update
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from agentcli.config.settings import Settings
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.messages import UserMessage
-    from agentcli.domain.tools import FileKeeper, ProjectMemory, Workspace
+    from agentcli.domain.tool_ports import ProjectMemory
+    from agentcli.domain.tools import FileKeeper, Workspace
     from agentcli.policy.decision import Policy
     from agentcli.store.sqlite import SqliteStore
     from agentcli.tools._registry import Registry

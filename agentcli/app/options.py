@@ -7,14 +7,15 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcli.domain.extensions.seams import Seams
 from agentcli.domain.ports import Effort, ModelInfo, PermissionMode
+from agentcli.domain.seams import Seams
 from agentcli.domain.stream import Tape
-from agentcli.domain.tools import EditorFiles, Tool
+from agentcli.domain.tools import Tool
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
+    from agentcli.domain.tools import EditorFiles
     from agentcli.tools._final_result import Check, ResultSchema
     from agentcli.tools._function_tool import FunctionTool
 

@@ -29,7 +29,7 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.secrecy import is_secret
-from agentcli.domain.tools import MemoryChange
+from agentcli.domain.tool_ports import MemoryChange
 from agentcli.store.memory import (
     Fact,
     MemoryFiles,

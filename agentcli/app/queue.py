@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agentcli.domain.errors import SourceFailed, UsageError
 from agentcli.domain.ports import InputSource, QueuedInput, QueueKind, QueueSource
 from agentcli.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from agentcli.domain.messages import UserMessage
+    from agentcli.domain.tools import Workspace
 
 
 class DurableQueue:
@@ -139,3 +144,10 @@ def _grouped(items: Sequence[QueuedInput]) -> tuple[QueuedInput, ...]:
     one = replace(told[0], text=text, others=tuple(item.id for item in told[1:]))
     rest = (item for item in items if item is told[0] or item not in told)
     return tuple(one if item is told[0] else item for item in rest)
+
+
+async def with_files(workspace: Workspace, text: str, *, only_inside: bool = False) -> UserMessage:
+    """What waited, as a message with the files that it names; maybe only those of ``workspace``."""
+    from agentcli.app.files.attachments import attach
+
+    return await attach(text, workspace, only_inside=only_inside)

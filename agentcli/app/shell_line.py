@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import AgentError, TurnCancelled, UsageError
 from agentcli.domain.events import AgentEvent, ToolProgress
 from agentcli.domain.messages import TextPart, ToolCall, UserMessage
-from agentcli.domain.tools import OutputKind, SessionState, ToolOutput
+from agentcli.domain.tools import OutputKind, ToolOutput
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.tool_calls import ToolCalls
+
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import SessionState
 
 MOST_CHARS = 30_000
 MOST_SHOWN = 200

@@ -53,7 +53,7 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
-from agentcli.domain.tools import PREFIX, Asker, Tool, ToolBox, ToolDefinition, Workspace
+from agentcli.domain.tools import PREFIX, Tool, ToolBox, ToolDefinition, Workspace
 from agentcli.domain.values import mutable
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.limits import Spending, TurnLimits
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from agentcli.app.extensions.found import SessionExtensions
     from agentcli.app.options import SessionOptions
     from agentcli.config.settings import Settings
+    from agentcli.domain.tools import Asker
     from agentcli.extensions.agents import AgentDefinition
     from agentcli.process.sandbox import SessionSandbox
     from agentcli.telemetry.observer import Observer
@@ -469,7 +470,7 @@ class Runner:
     def _catalogue_update(self, store: SqliteStore) -> Close:
         async def update() -> None:
             if self.parent.files is not None and store.created:
-                await self.parent.files.touch(await store.info())
+                await self.parent.files.touch(*await store.stamped_info())
 
         return update
 

@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from agentcli.app.options import SessionOptions
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError, ProviderError, UsageError
-from agentcli.domain.ports import (
-    ModelInfo,
-    PermissionMode,
-    ProviderConfig,
-    ReminderTexts,
-    SessionStore,
-    cost_usd,
-)
+from agentcli.domain.ports import ModelInfo, PermissionMode, ProviderConfig, ReminderTexts, cost_usd
 from agentcli.domain.values import mutable
 from agentcli.engine.gates import PRESENT_PLAN
 from agentcli.providers._registry import provider_config, with_stored_key
@@ -32,6 +25,7 @@ from agentcli.tools._registry import Registry
 
 if TYPE_CHECKING:
     from agentcli.domain.extensions.web import SearchAnswer
+    from agentcli.domain.ports import SessionStore
     from agentcli.engine.finishing import AnswerCheck, ResultShape
     from agentcli.engine.limits import Spending
     from agentcli.extensions.agents import AgentDefinition

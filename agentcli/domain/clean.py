@@ -7,6 +7,7 @@ value that needs no cleaning comes back as the same object.
 from __future__ import annotations
 
 import json
+import math
 import operator
 from typing import Any
 
@@ -142,3 +143,52 @@ def _clean_number(value: Any) -> Any:
     if isinstance(value, int) and not -_MAX_INTEGER <= value < _MAX_INTEGER:
         return f"[left out: an integer of {value.bit_length()} bits]"
     return value
+
+
+# --- JSON from outside (HIS-5, HIS-8) ------------------------------------------------------------
+
+MAX_JSON_DEPTH = 100
+
+
+def loads(text: str, *, raw_controls: bool = False) -> Any:
+    """The value of a JSON text; raises ``ValueError`` for anything else.
+
+    It survives ``json.dumps(..., allow_nan=False)``: it holds no NaN, no infinite number, no
+    integer too long to print, no nesting deeper than ``MAX_JSON_DEPTH`` levels.
+    ``raw_controls`` lets line ends and other control characters stand unescaped in strings.
+    """
+    try:
+        value = json.loads(
+            text, strict=not raw_controls, parse_constant=_not_json, parse_float=_finite
+        )
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not _is_shallow(value):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _not_json(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_JSON_DEPTH):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return True
+    return False

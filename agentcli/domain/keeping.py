@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentcli.domain.events import Outcome
 from agentcli.domain.messages import (
@@ -23,7 +23,9 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import RecordedResult, RunStatus, SessionStore, ToolRun
 from agentcli.domain.session import KeptEvent
-from agentcli.domain.tools import SessionState
+
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import SessionState
 
 
 class EventStore(Protocol):

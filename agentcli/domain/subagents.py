@@ -7,12 +7,14 @@ and grants, a part of its tools, its limits; it starts no sub-agents itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import AgentEvent
-from agentcli.domain.tools import Asker
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.domain.tools import Asker
 
 
 @frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from dataclasses import fields as fields_of
 from enum import StrEnum
@@ -18,10 +18,7 @@ from agentcli.domain.values import frozen, mutable
 
 if TYPE_CHECKING:
     from agentcli.domain.background import BackgroundSink
-    from agentcli.domain.codemap import MapState, Symbol, SymbolUses
-    from agentcli.domain.extensions.checks import CheckReport
     from agentcli.domain.extensions.mcp import ServerFacts, ServerPrompt, ServerTool
-    from agentcli.domain.extensions.web import SearchAnswer
 
 
 PREFIX = "mcp__"
@@ -185,64 +182,6 @@ def real_path(path: Path) -> Path:
         return Path(os.path.abspath(path))  # noqa: PTH100 - pathlib's keeps ".."
 
 
-class SessionState(Protocol):
-    """Small JSON values kept in the session file, by key."""
-
-    async def get(self, key: str) -> Any:
-        """The value, or ``None``."""
-
-    async def set(self, key: str, value: Any) -> None:
-        """Store ``value`` durably."""
-
-
-class RawOutputs(Protocol):
-    """The whole output of earlier calls, where the model was sent a part (TOOL-6)."""
-
-    async def read(self, call_id: str) -> bytes | None:
-        """The raw output of that call, or ``None``."""
-
-
-class Asker(Protocol):
-    """Puts a question of the model to the user."""
-
-    async def ask(self, question: str, options: Sequence[str]) -> str:
-        """The user's answer."""
-
-
-class EditorFiles(Protocol):
-    """Files as the user's editor has them open (ACP-1)."""
-
-    async def read(self, path: Path) -> str | None:
-        """The text, unsaved changes included; ``None`` where the editor does not say."""
-
-
-class CodeMap(Protocol):
-    """The map of the project that a session works in; each answer is of files as they are now."""
-
-    async def symbols(
-        self, query: str, kind: str, below: Path | None, cancel: CancelToken
-    ) -> tuple[Sequence[Symbol], MapState]:
-        """What is called like ``query``, best first; without one what is used most."""
-
-    async def references(
-        self, symbol: str, path: Path | None, line: int, cancel: CancelToken
-    ) -> tuple[Sequence[SymbolUses], MapState]:
-        """Who uses the name ``symbol``, or what ``path`` defines in ``line``."""
-
-
-class WebSearch(Protocol):
-    """Searches the web (EXT-8)."""
-
-    @property
-    def where(self) -> str:
-        """Who gets the queries, for the user."""
-
-    async def search(
-        self, query: str, allowed: Sequence[str], blocked: Sequence[str]
-    ) -> SearchAnswer:
-        """What is found, only from hosts of ``allowed``; raises ``AgentError``."""
-
-
 class McpServers(Protocol):
     """The servers of one session, made when they are first needed."""
 
@@ -300,11 +239,11 @@ class McpServers(Protocol):
         """End all of them. May be called again."""
 
 
-class Plans(Protocol):
-    """Puts a plan before the user, who may approve it."""
+class Asker(Protocol):
+    """Puts a question of the model to the user."""
 
-    async def present(self, call_id: str, plan: str, cancel: CancelToken) -> ToolOutput:
-        """The answer, for the model; approval ends plan mode."""
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        """The user's answer."""
 
 
 class FileKeeper(Protocol):
@@ -323,47 +262,6 @@ class FileKeeper(Protocol):
         """Return when all that has ended by now is stored."""
 
 
-class EditChecks(Protocol):
-    """Formats and checks the files that a batch of edits has changed (EXT-6).
-
-    Neither method fails a turn; a cancellation of the calling task ends what runs.
-    """
-
-    async def before(self, paths: Sequence[Path], cancel: CancelToken) -> None:
-        """These are about to be changed: learn what is wrong with them already."""
-
-    async def after(
-        self, call_id: str, paths: Sequence[Path], ledger: FileLedger, cancel: CancelToken
-    ) -> CheckReport:
-        """These were changed, by ``call_id`` last: format them, and tell what is wrong now.
-
-        A formatter's work counts as that of the session: ``ledger`` and snapshots know it.
-        """
-
-
-@frozen
-class MemoryChange:
-    """What has become of a fact: what the model is ``told``; for the user a ``diff`` and a line."""
-
-    told: str
-    diff: str = ""
-    summary: str = ""
-
-
-class ProjectMemory(Protocol):
-    """What is known of a project beyond its sessions (MEM-1)."""
-
-    @property
-    def written(self) -> Collection[Path]:
-        """The files that this process may have changed, which ``/undo`` may put back."""
-
-    async def change(self, call_id: str, action: str, text: str, topic: str) -> MemoryChange:
-        """``remember``, ``correct`` or ``forget`` a fact, as far as the user has said it (MEM-2).
-
-        Raises ``AgentError`` and ``ValueError`` where nothing was changed.
-        """
-
-
 class BackgroundSwitch(Protocol):
     """Lets a running call go on as a background run when the user asks for it (UI-3)."""
 
@@ -374,6 +272,13 @@ class BackgroundSwitch(Protocol):
         time limits end. ``run`` then goes on; what it returns is the result of the run. Returns a
         function that takes the offer back.
         """
+
+
+class EditorFiles(Protocol):
+    """Files as the user's editor has them open (ACP-1)."""
+
+    async def read(self, path: Path) -> str | None:
+        """The text, unsaved changes included; ``None`` where the editor does not say."""
 
 
 @mutable

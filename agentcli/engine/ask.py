@@ -67,7 +67,7 @@ class Requests:
             except ProviderError as error:
                 failure = error
             else:
-                conversation.context.measured(message.usage)
+                conversation.context.gauge.measured(message.usage)
                 if not message.tool_calls:
                     return message
                 from agentcli.engine.arguments.schema import repaired

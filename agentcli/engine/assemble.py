@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from sys import getsizeof
 from typing import Any
 
+from agentcli.domain.clean import loads
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -35,7 +36,6 @@ from agentcli.domain.stream import (
     ToolCallStart,
     UsageReport,
 )
-from agentcli.engine.arguments.text import loads
 
 # The longest replies of today's models stay below 10 MB also in pieces of one token.
 MAX_REPLY_BYTES = 16 * 1024 * 1024

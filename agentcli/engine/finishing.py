@@ -16,12 +16,12 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from agentcli.domain.clean import loads
 from agentcli.domain.errors import AgentError, AnswerBudgetSpent, NoStructuredOutput
 from agentcli.domain.messages import ResultStatus, ToolCall, ToolResult
 from agentcli.domain.ports import ReminderTexts
 from agentcli.domain.values import frozen
 from agentcli.engine.arguments.schema import Schema
-from agentcli.engine.arguments.text import loads
 
 # --- what a check of an answer says --------------------------------------------------------
 

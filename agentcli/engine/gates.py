@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError, GateFailed, TurnCancelled
@@ -27,10 +28,13 @@ from agentcli.domain.ports import (
     ToolGate,
     Verdict,
 )
-from agentcli.domain.tools import OutputKind, SessionState, ToolBox, ToolOutput
+from agentcli.domain.tools import OutputKind, ToolBox, ToolOutput
 from agentcli.domain.values import frozen, mutable
 from agentcli.engine.race import Reaper, race
 from agentcli.policy.decision import Policy
+
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import SessionState
 
 
 @frozen

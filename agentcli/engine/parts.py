@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from agentcli.domain.messages import UserMessage
 from agentcli.domain.ports import (
     Approver,
     ContextTransform,
@@ -27,16 +26,7 @@ from agentcli.domain.ports import (
     WrapUpSignal,
     contained,
 )
-from agentcli.domain.tools import (
-    Asker,
-    Asks,
-    FileLedger,
-    RawOutputs,
-    RunIdentity,
-    SessionState,
-    ToolBox,
-    Workspace,
-)
+from agentcli.domain.tools import Asks, FileLedger, RunIdentity, ToolBox, Workspace
 from agentcli.domain.values import frozen
 from agentcli.engine.race import Reaper
 from agentcli.engine.sample import RetryPolicy
@@ -50,15 +40,16 @@ if TYPE_CHECKING:
     from agentcli.domain.extensions.hooks import Hooks
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgentsFor
-    from agentcli.domain.tools import (
+    from agentcli.domain.tool_ports import (
+        Attach,
         CodeMap,
         EditChecks,
-        EditorFiles,
-        FileKeeper,
-        McpServers,
         ProjectMemory,
+        RawOutputs,
+        SessionState,
         WebSearch,
     )
+    from agentcli.domain.tools import Asker, EditorFiles, FileKeeper, McpServers
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.finishing import AnswerCheck
 
@@ -78,13 +69,6 @@ class Lazy(Generic[T_co]):
         if self.made is None:
             self.made = self._make()
         return self.made
-
-
-class Attach(Protocol):
-    """Makes a text a message, with the files that it names; maybe those of the workspace only."""
-
-    def __call__(self, text: str, *, only_inside: bool = False) -> Awaitable[UserMessage]:
-        """See ``app.files.attachments.attach``."""
 
 
 def retry_policy(*, waits: bool) -> RetryPolicy:

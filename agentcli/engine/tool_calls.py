@@ -31,16 +31,9 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.history import History, RunDetail
 from agentcli.domain.messages import ResultStatus, StopReason, ToolCall, ToolResult
-from agentcli.domain.ports import (
-    ApprovalAnswer,
-    PermissionMode,
-    RecordedResult,
-    SessionStore,
-    Verdict,
-)
+from agentcli.domain.ports import ApprovalAnswer, PermissionMode, RecordedResult, Verdict
 from agentcli.domain.tools import (
     Asks,
-    BackgroundSwitch,
     OutputKind,
     PortMissing,
     RunIdentity,
@@ -51,7 +44,6 @@ from agentcli.domain.tools import (
     context_for,
     status_of,
 )
-from agentcli.engine.arguments import problems as wording
 from agentcli.engine.gates import OPEN
 from agentcli.engine.jobs import SHELL, Job, ShellPlaces, guarded, text_of
 from agentcli.engine.parts import SessionParts
@@ -61,6 +53,8 @@ from agentcli.policy.decision import Answer, Decision, Effect
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentcli.domain.ports import SessionStore
+    from agentcli.domain.tools import BackgroundSwitch
     from agentcli.engine.hooked import CallHooks
     from agentcli.policy.decision import CallFacts, CallPlace
 
@@ -255,21 +249,29 @@ class ToolCalls:
         if job.tool is None:
             known = [tool.name for tool in toolbox.definitions]
             near = toolbox.near(call.name)
-            job.output = ToolOutput.error(wording.unknown_tool(call.name, near, known))
+            from agentcli.engine.arguments.problems import unknown_tool
+
+            job.output = ToolOutput.error(unknown_tool(call.name, near, known))
             return
         definition = job.tool.definition
         job.summary = definition.display_name
         if self.passage.allowed is not None and call.name not in self.passage.allowed:
-            job.output = ToolOutput.error(wording.gated(call.name, self.passage))
+            from agentcli.engine.arguments.problems import gated
+
+            job.output = ToolOutput.error(gated(call.name, self.passage))
             job.status = ResultStatus.REFUSED
             return
         if call.malformed is not None:
-            job.output = ToolOutput.error(wording.malformed(call, definition, cut=may_be_cut))
+            from agentcli.engine.arguments.problems import malformed
+
+            job.output = ToolOutput.error(malformed(call, definition, cut=may_be_cut))
             return
         try:
             job.args = job.tool.parse(call.arguments)
         except InvalidArguments as error:
-            job.output = ToolOutput.error(wording.invalid(call, definition, error))
+            from agentcli.engine.arguments.problems import invalid
+
+            job.output = ToolOutput.error(invalid(call, definition, error))
         if job.output is None and (target := job.tool.stands_for(job.args)) is not None:
             from agentcli.engine.background.launch import look_through
 
@@ -363,7 +365,9 @@ class ToolCalls:
             self._emit(Notice(f"{error}: only this call was allowed"))
 
     def _refuse(self, job: Job, reason: str, *, unattended: bool = False) -> None:
-        job.output = ToolOutput.error(wording.refused(job.seen.name, reason, unattended=unattended))
+        from agentcli.engine.arguments.problems import refused
+
+        job.output = ToolOutput.error(refused(job.seen.name, reason, unattended=unattended))
         job.status = ResultStatus.REFUSED
         self._emit(ToolRefused(job.seen, reason, unattended))
 
@@ -504,7 +508,9 @@ class ToolCalls:
                 await uninterruptible(stop(task, self._parts.reaper))
             job.is_heard = False
         if expired:
-            return ToolOutput.error(wording.timed_out(tool.definition, job.tail))
+            from agentcli.engine.arguments.problems import timed_out
+
+            return ToolOutput.error(timed_out(tool.definition, job.tail))
         if self._token.cancelled:
             return ToolOutput.cancelled(job.tail)
         fault = RuntimeError("the tool cancelled itself")

@@ -6,13 +6,18 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Approver, Verdict
-from agentcli.domain.tools import Asker
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.headless.streams import is_terminal, write_error_line
 
+if TYPE_CHECKING:
+    from agentcli.domain.ports import Approver
+    from agentcli.domain.tools import Asker
+
+    Attendants = tuple[Approver, Asker | None]
+
 AUTO_OFFER = "do not ask for commands that stay in the sandbox"
-Attendants = tuple[Approver, Asker | None]
 
 
 def make_approver() -> Attendants:

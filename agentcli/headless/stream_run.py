@@ -31,7 +31,7 @@ from agentcli.domain.ports import (
     Verdict,
 )
 from agentcli.domain.values import mutable
-from agentcli.headless.approvals import Attendants, Nobody
+from agentcli.headless.approvals import Nobody
 from agentcli.headless.errors import ExitCode, one_line
 from agentcli.headless.one_shot import OneShot, RunRequest
 from agentcli.headless.result import JsonOutput, RunEnd, Subtype, failed
@@ -48,6 +48,7 @@ from agentcli.headless.streams import write_error_line
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
+    from agentcli.headless.approvals import Attendants
 
 # more are left in the pipe: who writes them has to wait
 MAX_WAITING = 100

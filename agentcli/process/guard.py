@@ -6,14 +6,15 @@ It kills them when told to, and at once when the app is gone, which it notices b
 their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
 
 Protocol on standard input, a socket: the app sends 16 hex digits of length and, in ``marshal``'s
-form, ``{argv, cwd, env, handles, join, close, rules}``, later ``stop MILLISECONDS\n``, maybe often
-(SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``,
-then ``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
-nothing of it is left. ``handles`` are open files and the numbers under which the command gets them,
-``join`` those of a user and a network namespace that it starts in, ``close`` what it does not get
-of all that the guard was given, ``rules`` those that it takes upon itself
-(``domain.sandbox.Confined``); the guard makes the calls that they hand over. What bubblewrap itself
-runs as is not told to end: it would take the command with it.
+form, ``{argv, cwd, env, handles, join, close, rules, give_up}``, later ``stop MILLISECONDS\n``,
+maybe often (SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO
+WHAT\n``, then ``exit CODE\n`` when the command itself has ended (negative: the signal), and
+end-of-file when nothing of it is left. ``handles`` are open files and the numbers under which the
+command gets them, ``join`` those of a user and a network namespace that it starts in, ``close``
+what it does not get of all that the guard was given, ``rules`` those that it takes upon itself
+(``domain.sandbox.Confined``): it makes the calls that they hand over; ``give_up`` the seconds that
+it waits for what it has killed. What bubblewrap itself runs as is not told to end: it would take
+the command with it.
 Only the standard library is available here, and of that what loads at once: each command waits for
 it. Where there is no ``/proc``, ``ps`` is asked.
 """
@@ -40,7 +41,6 @@ else:
 CONTROL = 0
 RESCAN_S = 0.02
 GROUP_POLL_S = 0.5
-GIVE_UP_S = 5.0
 _LISTENER = b"listener "
 _HELPERS = frozenset({b"bwrap"})
 # above the numbers that commands are given files under
@@ -131,6 +131,7 @@ class Guard:
         self.command = 0
         self.ended = False
         self.deadline: float | None = None
+        self.give_up_s = 0.0
         self.give_up: float | None = None
         self.sockets: SocketKeeper | None = None
         self.reaps_orphans = _prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
@@ -145,6 +146,7 @@ class Guard:
         """Start the command; whether that worked is told to the app."""
         size = int(_read_exactly(16), 16)
         request = marshal.loads(_read_exactly(size))  # noqa: S302 - what the app itself has sent
+        self.give_up_s = request["give_up"]
         for handle in request["close"]:
             os.close(handle)
         calls = request["rules"].get("calls")
@@ -250,7 +252,7 @@ class Guard:
         send_signal(self._targets(), signal.SIGKILL)
         now = time.monotonic()
         self.deadline = now + RESCAN_S  # what was being forked meanwhile
-        self.give_up = now + GIVE_UP_S if self.give_up is None else self.give_up
+        self.give_up = now + self.give_up_s if self.give_up is None else self.give_up
 
     def _targets(self) -> list[int]:
         found = descendants(os.getpid(), 0 if self.reaps_orphans else self.command)

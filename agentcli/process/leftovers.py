@@ -12,16 +12,16 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentcli.domain.tools import SessionState
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import SessionState
+
 
 STATE_KEY = "processes"
-NEEDED = sys.platform != "linux"
 OnStart = Callable[[int], Awaitable[None]]
 
 # pid -> start time of what runs now, by the identity of the session's state
@@ -29,11 +29,8 @@ _running: dict[int, dict[int, str]] = {}
 
 
 @contextlib.asynccontextmanager
-async def recorded(state: SessionState, *, needed: bool = NEEDED) -> AsyncIterator[OnStart | None]:
-    """Gives the function to call with the pid of the command's process group, if it is needed."""
-    if not needed:
-        yield None
-        return
+async def recorded(state: SessionState) -> AsyncIterator[OnStart]:
+    """Gives the function to call with the pid of the command's process group."""
     mine = _running.setdefault(id(state), {})
     started: list[int] = []
 

@@ -28,14 +28,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
-from agentcli.process import guard as _guard
 
 if TYPE_CHECKING:
     from agentcli.domain.sandbox import Confined
 
 GRACE_S = 2.0
 """Seconds between SIGTERM and SIGKILL (CAN-10)."""
-JOIN_S = GRACE_S + _guard.GIVE_UP_S + 1.0
+GIVE_UP_S = 5.0
+"""Seconds after SIGKILL that a guard waits for the end of what it has killed."""
+JOIN_S = GRACE_S + GIVE_UP_S + 1.0
 """Seconds after which a process that even SIGKILL does not end is given up."""
 QUIET_S = 0.1
 DRAIN_S = 0.5
@@ -45,7 +46,7 @@ TAIL_BYTES = 1024 * 1024
 INTERVAL_S = 0.05
 LIVE_BYTES = 8 * 1024
 _PIPE_BYTES = 1024 * 1024
-_GUARD = str(Path(_guard.__file__).resolve().parent)
+_GUARD = str(Path(__file__).resolve().parent)
 # imported, not run by path: then it is compiled only once; there is nothing to take down at its end
 _RUN_GUARD = "import os, sys; sys.path.append(sys.argv[1]); import guard; guard.main(); os._exit(0)"
 
@@ -200,7 +201,7 @@ async def end_processes(owner: str = "", grace_s: float = 0.5) -> None:
         return
     for process in live:
         process.kill(grace_s)
-    give_up = time.monotonic() + grace_s + _guard.GIVE_UP_S + 1.0
+    give_up = time.monotonic() + grace_s + GIVE_UP_S + 1.0
 
     def join() -> None:
         for process in live:
@@ -271,8 +272,10 @@ async def _left_running(process: GuardedProcess) -> tuple[int, ...]:
     await asyncio.wait({process.gone}, timeout=QUIET_S)
     if process.gone.done():
         return ()
-    found = await asyncio.to_thread(_guard.descendants, process.guard.pid)
-    return tuple(sorted(_guard.without_helpers(found)))
+    from agentcli.process.guard import descendants, without_helpers
+
+    found = await asyncio.to_thread(descendants, process.guard.pid)
+    return tuple(sorted(without_helpers(found)))
 
 
 class GuardedProcess:
@@ -321,6 +324,7 @@ class GuardedProcess:
             "join": command.namespaces,
             "close": command.unused,
             "rules": dict(command.rules),
+            "give_up": GIVE_UP_S,
         }
         await uninterruptible(self._send_request(marshal.dumps(request)))
         problem = await self.started

@@ -17,7 +17,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -67,7 +66,6 @@ from agentcli.store.file import (
 from agentcli.store.lock import WriterLock, live_owner, lock_path
 from agentcli.store.reads import with_true_status
 from agentcli.store.seals import Seal
-from agentcli.store.worker import Worker
 
 if TYPE_CHECKING:
     from agentcli.domain.accounts import Ledger
@@ -446,18 +444,16 @@ class SessionFiles:
         await self._index(on_progress)
         return count
 
-    async def touch(self, info: SessionInfo) -> str | None:
+    async def touch(self, stamp: str, info: SessionInfo) -> str | None:
         """Bring the catalogue's line of a session up to date; a warning if that failed (FAIL-2).
 
+        ``stamp`` is that of the file before ``info`` was read in it (``SqliteStore.stamped_info``).
         Gives up after 5 s. Call it after a turn.
         """
         self.catalogue.warning = None
         try:
             async with asyncio.timeout(TOUCH_TIMEOUT_S):
-                # no executor: its threads would keep the process waiting for a hanging disk
-                entry = await Worker(lambda: None).submit(partial(self._current_entry, info.id))
-                if entry.stamp:
-                    await self.catalogue.update({info.id: entry})
+                await self.catalogue.update({info.id: CatalogueEntry(stamp, info)})
         except Exception as error:  # noqa: BLE001 - the catalogue is never more than a warning
             return f"the session catalogue was not updated: {str(error) or type(error).__name__}"
         return self.catalogue.warning
@@ -514,10 +510,6 @@ class SessionFiles:
             reached = loaded.messages[-1].seq if loaded.messages else 0
             found.append(IndexedText(session_id, stamp, reached, texts))
         return found
-
-    def _current_entry(self, session_id: str) -> CatalogueEntry:
-        stamp = stamp_of(self.directory / f"{session_id}{SUFFIX}")
-        return self._read_entry(session_id, stamp, None)
 
     def _read_entries(
         self, stamps: Mapping[str, str], known: Mapping[str, CatalogueEntry]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
@@ -17,7 +17,6 @@ from agentcli.domain.messages import ImagePart, TextPart
 from agentcli.domain.tools import (
     PREFIX,
     Asks,
-    McpServers,
     Tool,
     ToolContext,
     ToolDefinition,
@@ -25,6 +24,9 @@ from agentcli.domain.tools import (
     ToolOutput,
 )
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.domain.tools import McpServers
 
 _MAX_SUMMARY = 80
 _SAYS = "The server says that it destroys or overwrites things."

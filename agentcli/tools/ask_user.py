@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from agentcli.domain.tools import Asker, Asks, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool, one_line
+
+if TYPE_CHECKING:
+    from agentcli.domain.tools import Asker
 
 MAX_OPTIONS = 20
 

@@ -12,7 +12,9 @@ import codecs
 import os
 import re
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,17 +25,8 @@ from pydantic_core import PydanticCustomError
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.sandbox import Access, Confined, Sandbox, SandboxKind, StillLives
-from agentcli.domain.tools import (
-    Asks,
-    BackgroundSwitch,
-    SessionState,
-    ToolContext,
-    ToolHints,
-    ToolOutput,
-    Workspace,
-)
+from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
-from agentcli.process import leftovers as _leftovers
 from agentcli.process.environment import base_environment, find_program
 from agentcli.process.run import (
     Capture,
@@ -57,9 +50,14 @@ from agentcli.tools._base import (
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from agentcli.domain.background import BackgroundSink
+    from agentcli.domain.tool_ports import SessionState
+    from agentcli.domain.tools import BackgroundSwitch
 
 OnStart = Callable[[int], Awaitable[None]]
+_OUTLIVES_APP = sys.platform != "linux"  # a command whose app was killed (REC-8)
 # of the output that is told with the end; all of it is in the log
 _HEAD_BYTES, _TAIL_BYTES = 2_000, 8_000
 SHELLS = ("bash", "sh")
@@ -253,7 +251,7 @@ class BashTool(BaseTool[BashArguments]):
         timeout_s = args.timeout_s or (TIMEOUT_S if background is None else None)
         lives: StillLives | None = None
         try:
-            async with _leftovers.recorded(ctx.state) as record:
+            async with _for_next_start(ctx.state) if _OUTLIVES_APP else nullcontext() as record:
                 on_start = telling(output, ctx.to_background, record)
                 limits = RunLimits(ctx.cancel, timeout_s, output.moved, handover.read)
                 inside = confine if start.sandbox is not None else None
@@ -269,6 +267,12 @@ class BashTool(BaseTool[BashArguments]):
         notes += [*born, *_refused_by_sandbox(start, args.command, output.capture, ended)]
         limit_s = timeout_s or 0.0
         return await asyncio.to_thread(_result, ctx.call_id, output.capture, ended, limit_s, notes)
+
+
+def _for_next_start(state: SessionState) -> AbstractAsyncContextManager[OnStart]:
+    from agentcli.process.leftovers import recorded
+
+    return recorded(state)
 
 
 async def _settle(ctx: BashContext, start: _Start, lives: StillLives | None) -> Sequence[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
 from agentcli.domain.codemap import MapState, Symbol, SymbolUses, UsedIn
 from agentcli.domain.errors import AgentError
-from agentcli.domain.tools import Asks, CodeMap, ToolHints, ToolOutput, Workspace
+from agentcli.domain.tools import Asks, ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool, bounded, escaped, one_line
 from agentcli.tools.files.no_follow import is_directory
@@ -21,6 +21,9 @@ from agentcli.tools.files.paths import (
     require_judged,
     resolve,
 )
+
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import CodeMap
 
 A = TypeVar("A", bound=BaseModel)
 MAX_SHOWN = 50

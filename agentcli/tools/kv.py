@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator
 
-from agentcli.domain.tools import Asks, SessionState, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import A, Arguments, BaseTool, one_line
+
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import SessionState
 
 STATE_KEY = "memory"
 MAX_KEYS = 200

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -17,7 +17,6 @@ from agentcli.domain.extensions.mcp import ServerStatus
 from agentcli.domain.tools import (
     PREFIX,
     Asks,
-    McpServers,
     StandIn,
     ToolBox,
     ToolContext,
@@ -27,6 +26,9 @@ from agentcli.domain.tools import (
 )
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool, bounded, one_line
+
+if TYPE_CHECKING:
+    from agentcli.domain.tools import McpServers
 
 OURS = "agentcli"
 """What stands for a server where the tool is one of our own."""

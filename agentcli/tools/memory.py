@@ -5,12 +5,15 @@ Law: the port decides what the user has said and what waits for a yes; the tool 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from agentcli.domain.errors import AgentError
-from agentcli.domain.tools import Asks, ProjectMemory, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool, one_line
+
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import ProjectMemory
 
 
 class MemoryArguments(Arguments):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
-from agentcli.domain.tools import Asks, Plans, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
+
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import Plans
 
 MAX_PLAN_CHARS = 50_000
 

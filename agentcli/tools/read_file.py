@@ -14,12 +14,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from agentcli.domain.messages import ImagePart
-from agentcli.domain.tools import EditorFiles, RawOutputs, ToolHints, ToolOutput, Workspace
+from agentcli.domain.tools import ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
 from agentcli.tools._base import MAX_CHARS, OUTPUT_SCHEME, Arguments, clip_line, one_line
 from agentcli.tools.files.disk import chunks, fingerprint, human_size, opened
@@ -35,6 +35,10 @@ from agentcli.tools.files.text import (
     image_type,
     readable,
 )
+
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import RawOutputs
+    from agentcli.domain.tools import EditorFiles
 
 MAX_LINE_CHARS = 2_000
 _FOOTER_ROOM = 500

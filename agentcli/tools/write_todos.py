@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from agentcli.domain.tools import Asks, SessionState, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
+
+if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import SessionState
 
 STATE_KEY = "todos"
 MAX_TODOS = 100

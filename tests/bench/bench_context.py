@@ -47,7 +47,7 @@ def _per_step(work: Callable[[Context, History, int], object]) -> float:
     """Median milliseconds of ``work`` in steps that each add a call and its result."""
     history, context = long_history(), Context()
     context.look(history, "system", ())
-    context.measured(Usage(3_000_000, 0))
+    context.gauge.measured(Usage(3_000_000, 0))
     took = []
     for number in range(STEPS):
         call = ToolCall(f"n{number}", "bash", {})

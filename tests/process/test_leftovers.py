@@ -18,15 +18,12 @@ def test_a_running_command_is_recorded_and_forgotten_at_its_end() -> None:
     state = MemoryState()
 
     async def body() -> None:
-        async with recorded(state, needed=True) as on_start:
-            assert on_start is not None
+        async with recorded(state) as on_start:
             await on_start(os.getpid())
             assert await state.get(STATE_KEY) == [
                 {"group": os.getpid(), "started": start_time(os.getpid())}
             ]
         assert await state.get(STATE_KEY) == []
-        async with recorded(state, needed=False) as nothing:
-            assert nothing is None
 
     asyncio.run(body())
 

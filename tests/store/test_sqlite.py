@@ -19,7 +19,7 @@ from agentcli.domain.history import History
 from agentcli.domain.messages import AssistantMessage, TextPart, ToolResult, Usage, UserMessage
 from agentcli.domain.ports import RecordedResult, RunStatus, SessionStore
 from agentcli.domain.session import SessionStatus
-from agentcli.domain.tools import RawOutputs, SessionState
+from agentcli.domain.tool_ports import RawOutputs, SessionState
 from agentcli.store.files import read_session
 from agentcli.store.repair.check import check
 from agentcli.store.sqlite import SqliteStore

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from agentcli.store.worker import Worker
+from agentcli.store.sqlite import Worker
 
 
 def test_jobs_run_in_order_in_one_thread_and_the_last_word_is_on_stop() -> None:

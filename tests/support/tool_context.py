@@ -12,14 +12,12 @@ from agentcli.domain.background import Background
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.sandbox import Access, Sandbox
 from agentcli.domain.subagents import SubAgents
+from agentcli.domain.tool_ports import Plans, RawOutputs, SessionState
 from agentcli.domain.tools import (
     Asker,
     BackgroundSwitch,
     EditorFiles,
     FileLedger,
-    Plans,
-    RawOutputs,
-    SessionState,
     ToolOutput,
     Workspace,
 )

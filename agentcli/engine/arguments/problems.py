@@ -13,11 +13,11 @@ from itertools import islice
 from json import JSONDecodeError
 from typing import Any
 
+from agentcli.domain.clean import loads
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.tools import ToolDefinition
 from agentcli.engine.arguments.schema import Schema, type_in_words
-from agentcli.engine.arguments.text import loads
 from agentcli.engine.gates import Passage
 
 MAX_CHARS = 2_000

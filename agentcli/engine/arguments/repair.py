@@ -22,8 +22,8 @@ from enum import Enum, auto
 from itertools import pairwise
 from typing import Any
 
+from agentcli.domain.clean import MAX_JSON_DEPTH, loads
 from agentcli.domain.values import frozen
-from agentcli.engine.arguments.text import MAX_DEPTH, loads
 
 # --- tokens --------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ def _nest(expected: list[str], mark: str) -> None:
     """Go into a bracket or out of one; one that was left open ends with the one around it."""
     if mark in CLOSER_OF:
         expected.append(CLOSER_OF[mark])
-        if len(expected) > MAX_DEPTH:
+        if len(expected) > MAX_JSON_DEPTH:
             raise _NotRepairable
     elif mark in _CLOSERS:
         if mark not in expected:

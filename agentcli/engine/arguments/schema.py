@@ -23,10 +23,10 @@ from dataclasses import replace
 from operator import is_
 from typing import Any
 
+from agentcli.domain.clean import loads
 from agentcli.domain.messages import AssistantMessage, StopReason, ToolCall
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.tools import ToolBox
-from agentcli.engine.arguments.text import loads
 
 MAX_STEPS = 100_000
 _MAX_REFERENCES = 16

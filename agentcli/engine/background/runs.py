@@ -42,7 +42,8 @@ from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice, SubAgentEvent
 from agentcli.domain.ports import EndRecorded, QueuedInput
-from agentcli.domain.tools import PortMissing, SessionState, ToolContext, ToolOutput, context_for
+from agentcli.domain.tool_ports import SessionState
+from agentcli.domain.tools import PortMissing, ToolContext, ToolOutput, context_for
 from agentcli.domain.values import mutable
 from agentcli.engine.background.launch import Launch, check_launch
 from agentcli.engine.background.log import LOG_NAME, RESULT_NAME, Redact, read_log, with_own_files

@@ -57,10 +57,11 @@ from agentcli.domain.ports import (
     RepairImage,
     StepFacts,
 )
-from agentcli.domain.tools import SessionState, ToolDefinition
+from agentcli.domain.tools import ToolDefinition
 from agentcli.domain.values import mutable
 
 if TYPE_CHECKING:
+    from agentcli.domain.tool_ports import SessionState
     from agentcli.engine.context.quarantine import Quarantine, Remedy
 
 

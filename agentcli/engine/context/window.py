@@ -443,7 +443,3 @@ class Context:
         if left >= (cap or model.max_output_tokens):
             return cap
         return max(_FEWEST_OUTPUT, left)
-
-    def measured(self, usage: Usage) -> None:
-        """What the provider reported of the request that was just answered."""
-        self.gauge.measured(usage)

@@ -9,7 +9,7 @@ back, which costs a cache nothing, and neither connection nor thread is left.
 
 Built on aiosqlite: statement by statement, never on the event loop. A session file cannot afford
 that: there a transaction is one job that nothing may tear. So session files have a thread of
-their own (``store.worker``).
+their own (``store.sqlite.Worker``).
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def fill(world: World, tokens: int = 9_000) -> None:
     """The provider has reported that the last request had so many tokens."""
     it = world.conversation
     it.context.look(it.history, it.parts.system, it.parts.toolbox.definitions)
-    it.context.measured(Usage(tokens, 0))
+    it.context.gauge.measured(Usage(tokens, 0))
 
 
 # --- what is folded: a pure function -------------------------------------------------------

@@ -56,7 +56,7 @@ def test_a_catalogue_that_cannot_be_written_is_a_warning_only(
     (tmp_path / "file").write_text("in the way")
     blocked = SessionFiles(files.directory, tmp_path / "file" / "catalogue.db")
     assert [info.id for info in now(blocked.list())] == [session_id]
-    warning = now(blocked.touch(now(blocked.list())[0]))
+    warning = now(blocked.touch("stamp", now(blocked.list())[0]))
     assert warning is not None
     assert "catalogue" in warning
     assert "\n" not in warning
@@ -69,7 +69,7 @@ def test_telling_the_catalogue_of_a_turn_costs_the_session_no_commit(files: Sess
         store = fresh(files.directory)
         await one_turn(store, "go")
         commits = store.commits
-        assert await files.touch(await store.info()) is None
+        assert await files.touch(*await store.stamped_info()) is None
         assert store.commits == commits
         known = await files.catalogue.entries()
         assert known[store.path.stem].info == await store.info()
@@ -192,7 +192,7 @@ def test_a_catalogue_that_stays_locked_is_a_warning_and_the_list_is_true(
     infos = now(files.list())
     assert infos[0].id == session_id
     assert "locked" in str(files.catalogue.warning)
-    assert "locked" in str(now(files.touch(infos[0])))
+    assert "locked" in str(now(files.touch("stamp", infos[0])))
 
 
 def test_reading_never_waits_for_a_writer(files: SessionFiles, locked: sqlite3.Connection) -> None:
@@ -206,7 +206,7 @@ def test_the_event_loop_goes_on_while_the_catalogue_is_locked(
 ) -> None:
     async def scenario() -> None:
         info = (await files.list())[0]
-        touching = asyncio.ensure_future(files.touch(info))
+        touching = asyncio.ensure_future(files.touch("stamp", info))
         for _ in range(100):
             await asyncio.sleep(0.001)
         assert not touching.done()
@@ -223,7 +223,7 @@ def test_touching_gives_up_after_its_time(
     monkeypatch.setattr("agentcli.store.files.TOUCH_TIMEOUT_S", 0.05)
     monkeypatch.setattr(_cache, "BUSY_TIMEOUT_S", 0.5)
     info = now(files.list())[0]
-    assert "TimeoutError" in str(now(files.touch(info)))
+    assert "TimeoutError" in str(now(files.touch("stamp", info)))
 
 
 Operation = Callable[[SessionFiles], Coroutine[Any, Any, Any]]
@@ -231,7 +231,7 @@ OPERATIONS: dict[str, Operation] = {
     "list": lambda files: files.list(),
     "search": lambda files: files.search("first"),
     "reindex": lambda files: files.reindex(),
-    "touch": lambda files: files.touch(read_session(files.path_of("one")).info),
+    "touch": lambda files: files.touch("stamp", read_session(files.path_of("one")).info),
     "update": lambda files: files.catalogue.update({}, ["one"]),
 }
 

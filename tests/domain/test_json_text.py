@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.engine.arguments.text import MAX_DEPTH, loads
+from agentcli.domain.clean import MAX_JSON_DEPTH, loads
 
 
 @pytest.mark.spec("HIS-5", "HIS-8", "SEC-13")
 @pytest.mark.parametrize(
     "text",
     [
-        "NaN", "[-Infinity]", "1e999", "9" * 5_000, "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1),
+        "NaN", "[-Infinity]", "1e999", "9" * 5_000, "[" * (MAX_JSON_DEPTH + 1) + "]" * (MAX_JSON_DEPTH + 1),
         "[" * 100_000, "[" * 100_000 + "]" * 100_000, "", "tru", '"a\nb"',
     ],
 )  # fmt: skip
@@ -27,7 +27,7 @@ def test_what_could_not_be_sent_again_is_a_value_error(text: str) -> None:
 
 def test_raw_line_ends_stand_in_strings_where_they_may() -> None:
     assert loads('"a\n\t\x01b"', raw_controls=True) == "a\n\t\x01b"
-    assert loads("[" * MAX_DEPTH + "]" * MAX_DEPTH) is not None
+    assert loads("[" * MAX_JSON_DEPTH + "]" * MAX_JSON_DEPTH) is not None
 
 
 @given(st.text(max_size=40) | st.sampled_from(['{"a": [1.5, -2e3, true, null]}', "[1e400]"]))

@@ -1,0 +1,120 @@
+"""The ports of a session that a tool may declare (``tools.ToolContext``); types to the rest.
+
+Law: nothing of it is loaded on the way to a request: who only names a port imports it for the type
+checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.domain.cancel import CancelToken
+    from agentcli.domain.codemap import MapState, Symbol, SymbolUses
+    from agentcli.domain.extensions.checks import CheckReport
+    from agentcli.domain.extensions.web import SearchAnswer
+    from agentcli.domain.messages import UserMessage
+    from agentcli.domain.tools import FileLedger, ToolOutput
+
+
+class SessionState(Protocol):
+    """Small JSON values kept in the session file, by key."""
+
+    async def get(self, key: str) -> Any:
+        """The value, or ``None``."""
+
+    async def set(self, key: str, value: Any) -> None:
+        """Store ``value`` durably."""
+
+
+class RawOutputs(Protocol):
+    """The whole output of earlier calls, where the model was sent a part (TOOL-6)."""
+
+    async def read(self, call_id: str) -> bytes | None:
+        """The raw output of that call, or ``None``."""
+
+
+class CodeMap(Protocol):
+    """The map of the project that a session works in; each answer is of files as they are now."""
+
+    async def symbols(
+        self, query: str, kind: str, below: Path | None, cancel: CancelToken
+    ) -> tuple[Sequence[Symbol], MapState]:
+        """What is called like ``query``, best first; without one what is used most."""
+
+    async def references(
+        self, symbol: str, path: Path | None, line: int, cancel: CancelToken
+    ) -> tuple[Sequence[SymbolUses], MapState]:
+        """Who uses the name ``symbol``, or what ``path`` defines in ``line``."""
+
+
+class WebSearch(Protocol):
+    """Searches the web (EXT-8)."""
+
+    @property
+    def where(self) -> str:
+        """Who gets the queries, for the user."""
+
+    async def search(
+        self, query: str, allowed: Sequence[str], blocked: Sequence[str]
+    ) -> SearchAnswer:
+        """What is found, only from hosts of ``allowed``; raises ``AgentError``."""
+
+
+class Plans(Protocol):
+    """Puts a plan before the user, who may approve it."""
+
+    async def present(self, call_id: str, plan: str, cancel: CancelToken) -> ToolOutput:
+        """The answer, for the model; approval ends plan mode."""
+
+
+class EditChecks(Protocol):
+    """Formats and checks the files that a batch of edits has changed (EXT-6).
+
+    Neither method fails a turn; a cancellation of the calling task ends what runs.
+    """
+
+    async def before(self, paths: Sequence[Path], cancel: CancelToken) -> None:
+        """These are about to be changed: learn what is wrong with them already."""
+
+    async def after(
+        self, call_id: str, paths: Sequence[Path], ledger: FileLedger, cancel: CancelToken
+    ) -> CheckReport:
+        """These were changed, by ``call_id`` last: format them, and tell what is wrong now.
+
+        A formatter's work counts as that of the session: ``ledger`` and snapshots know it.
+        """
+
+
+@frozen
+class MemoryChange:
+    """What has become of a fact: what the model is ``told``; for the user a ``diff`` and a line."""
+
+    told: str
+    diff: str = ""
+    summary: str = ""
+
+
+class ProjectMemory(Protocol):
+    """What is known of a project beyond its sessions (MEM-1)."""
+
+    @property
+    def written(self) -> Collection[Path]:
+        """The files that this process may have changed, which ``/undo`` may put back."""
+
+    async def change(self, call_id: str, action: str, text: str, topic: str) -> MemoryChange:
+        """``remember``, ``correct`` or ``forget`` a fact, as far as the user has said it (MEM-2).
+
+        Raises ``AgentError`` and ``ValueError`` where nothing was changed.
+        """
+
+
+class Attach(Protocol):
+    """Makes a text a message, with the files that it names; maybe those of the workspace only."""
+
+    def __call__(self, text: str, *, only_inside: bool = False) -> Awaitable[UserMessage]:
+        """See ``app.files.attachments.attach``."""
