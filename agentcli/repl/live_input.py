@@ -53,14 +53,13 @@ from agentcli.repl.keys import (
     shown_keys,
     text_follows,
 )
-from agentcli.repl.live_region import InputState, LiveRenderer, Region
+from agentcli.repl.live_region import InputState, LiveRenderer, Region, bind_cursor_report
 from agentcli.repl.open_session import OpenSession
 from agentcli.repl.panel import GUARD_S, Panel, Press
 from agentcli.repl.terminal import ESCAPE_S, Terminal
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui.live_screen import Below, LiveScreen
+from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.screen import Size
 
 TWICE_S = 0.5
 HOLD_S = 0.03  # the pieces of a paste come closer together
@@ -139,7 +138,7 @@ class LiveInput:
             self.app._merged_style,  # noqa: SLF001 - the base class wants one; nothing is styled by it
             self._terminal.output,
             self._screen,
-            self._compose,
+            lambda size, gap: self.region.compose(self._state(), size, needs_gap=gap),
         )
         self.app.ttimeoutlen = ESCAPE_S
         self.app.timeoutlen = 0.5
@@ -147,7 +146,7 @@ class LiveInput:
 
     # --- state -----------------------------------------------------------------------------
 
-    def _compose(self, size: Size, needs_gap: bool) -> Below:  # noqa: FBT001 - the screen's port
+    def _state(self) -> InputState:
         searched, document = None, self.buffer.document
         if self.app.layout.is_searching:
             searched = self.search.buffer.text
@@ -155,7 +154,7 @@ class LiveInput:
             document = self.buffer.document_for_search(
                 SearchState(searched, found.direction, found.ignore_case)
             )
-        state = InputState(
+        return InputState(
             document=document,
             label=self.label,
             hint=self._label_hint,
@@ -166,7 +165,6 @@ class LiveInput:
             searched=searched,
             completions=self.buffer.complete_state,
         )
-        return self.region.compose(state, size, needs_gap=needs_gap)
 
     @property
     def panel_has_keys(self) -> bool:
@@ -561,6 +559,7 @@ def key_bindings(typing: LiveInput) -> KeyBindings:
     _bind_writing(bindings, typing)
     _bind_editing(bindings, typing)
     _bind_actions(bindings, typing)
+    bind_cursor_report(bindings)
     bind_panel(bindings, Condition(lambda: typing.panel_has_keys), typing)
     return bindings
 

@@ -15,6 +15,8 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import CompletionState
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import vi_navigation_mode
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.output import Output
 from prompt_toolkit.renderer import Renderer
@@ -25,7 +27,8 @@ from agentcli.repl.keys import key_lines
 from agentcli.repl.open_session import OpenSession
 from agentcli.repl.panel import Panel, PanelMode, PanelRows
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui.live_screen import Below, Compose, LiveScreen
+from agentcli.ui.frame import Below
+from agentcli.ui.live_screen import Compose, LiveScreen
 from agentcli.ui.rows import Place, Row, Rows, char_columns, fit_row
 from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.screen import Size
@@ -340,10 +343,6 @@ class LiveRenderer(Renderer):
     def request_absolute_cursor_position(self) -> None:
         """Not asked for a frame: it knows where it stands by itself, but after a resize."""
 
-    def report_absolute_cursor_row(self, row: int) -> None:
-        """The answer to what the screen asks after a resize; ``row`` counts from 1."""
-        self._screen.cursor_is_at(row - 1)
-
     def render(
         self,
         app: Application[Any],
@@ -378,3 +377,17 @@ class LiveRenderer(Renderer):
     def clear(self) -> None:
         """Ctrl-L."""
         self._screen.clear()
+
+    def report_cursor(self, report: str) -> None:
+        """The answer to what the screen asks after a resize."""
+        row, column = map(int, report[2:-1].split(";"))
+        self._screen.cursor_is_at(Place(row - 1, column - 1))
+
+
+def bind_cursor_report(bindings: KeyBindings) -> None:
+    """The terminal's answers go to the renderer, with the column."""
+
+    @bindings.add(Keys.CPRResponse, save_before=lambda _: False)
+    def _report(event: KeyPressEvent) -> None:
+        if isinstance(event.app.renderer, LiveRenderer):
+            event.app.renderer.report_cursor(event.data)

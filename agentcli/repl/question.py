@@ -26,11 +26,12 @@ from prompt_toolkit.styles import DummyStyle
 
 from agentcli.domain.values import frozen
 from agentcli.repl.keys import bind_idle_escape, bind_panel, text_follows
-from agentcli.repl.live_region import InputRows, LiveRenderer, Look, input_rows
+from agentcli.repl.live_region import InputRows, LiveRenderer, Look, bind_cursor_report, input_rows
 from agentcli.repl.outside import page_text
 from agentcli.repl.panel import GUARD_S, Choice, Choices, PanelMode, PanelSubject, Press, wrapped
 from agentcli.repl.terminal import ESCAPE_S, Terminal
-from agentcli.ui.live_screen import Below, LiveScreen
+from agentcli.ui.frame import Below
+from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.rows import Place, Row, fit_row
 from agentcli.ui.sanitize import reveal
 from agentcli.ui.screen import Size
@@ -263,6 +264,7 @@ class _Asking:
 
         bindings.add("c-l")(lambda event: event.app.renderer.clear())
         bindings.add("c-z")(lambda event: event.app.suspend_to_background())
+        bind_cursor_report(bindings)
         bind_idle_escape(bindings, Condition(lambda: True), alone, self)
         bind_panel(bindings, ~has_text, self)
         return bindings

@@ -11,282 +11,44 @@ comes.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
+from agentcli.ui.frame import RESTORE, Below, Frame
 from agentcli.ui.rows import (
     TO_END,
     Place,
     Row,
     Rows,
-    Shared,
-    char_columns,
-    differing,
     last_character,
     plain,
-    reflowed,
-    shared_start,
     text_of,
     wrap_line,
 )
 from agentcli.ui.screen import FLUSHES_PER_S, Screen, Size, TerminalWriter
-from agentcli.ui.theme import RESET, Theme
-
-# --- the rows that may be redrawn, as bytes for the terminal ----------------------------------
-
-# Law: rows above the region are never touched, nothing is cleared that is not drawn again in the
-# same write, and only what differs is written. Movement is relative to the cursor, which stands
-# where the last frame left it: nobody has to know how high the screen is or where the region
-# stands. ``release`` makes the topmost rows part of the scrollback for no byte at all.
-#
-# A soft row is drawn by writing on past the end of the row above, so that the terminal knows
-# that they are one line: it copies and reflows them as one. After a resize (``reflow``) the region
-# may begin in the middle of a row of the screen, where the finished part of such a line ends.
-#
-# Frames that move rows are bracketed by mode 2026 (https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036):
-# terminals that have it show them at once, others ignore it.
-
-
-SYNC_BEGIN = "\x1b[?2026h"
-SYNC_END = "\x1b[?2026l"
-_TO_END = "\x1b[J"
-# tmux forgets that a line goes on with a row that is erased whole, and scrolls away what is
-# erased from the first place of the screen on
-_ALL_ROWS = "\x1b[C\x1b[J\r\x1b[X"
-
-
-class Frame:
-    """What is drawn. ``reflows``: whether the terminal wraps lines again when it is resized."""
-
-    def __init__(self, *, reflows: bool = False) -> None:
-        self.reflows = reflows
-        self._shown: list[Row] = []
-        self._cursor = Place(0, 0)
-        self._at = Place(0, 0)  # where the cursor is while a frame is written
-        self._columns = 0
-        self._is_moved = False  # the terminal has moved what is shown: all is to be drawn again
-        self._out: list[str] = []
-
-    @property
-    def height(self) -> int:
-        """How many rows are drawn."""
-        return len(self._shown)
-
-    def reflow(self, columns: int, start: int = 0) -> None:
-        """The terminal is ``columns`` wide now, and has wrapped what is shown again if it does so.
-
-        ``start`` is where the first row has come to begin, when it goes on with a finished line.
-        """
-        if self._shown and self.reflows:
-            rows = self.rows
-            self._cursor = reflowed(rows, self._cursor, columns, start)
-            layout = Rows(columns, start, soft=rows[0].soft)
-            layout.feed(text_of(rows) + "\n")
-            self._shown = layout.rows
-        elif self._shown:
-            self._cursor = Place(self._cursor.row, min(self._cursor.column, columns - 1))
-        self._columns = columns
-        self._is_moved = True
-
-    @property
-    def rows_above_cursor(self) -> int:
-        """How many of the rows that are drawn are above the one with the cursor."""
-        return self._cursor.row
-
-    def update(self, rows: Sequence[Row], cursor: Place, columns: int, anchor: str = "") -> str:
-        """Draw ``rows`` in place of what is shown; for ``anchor`` see ``print_above``."""
-        if columns != self._columns:
-            self.reflow(columns)
-        if self._is_moved or not self._shown:
-            return self._fresh("", rows, cursor, columns, anchor)
-        old, new = self._shown, list(rows)
-        start, end = differing(old, new)
-        changed_old = len(old) - end - start
-        changed_new = len(new) - end - start
-        self._at = self._cursor
-        self._make_room(start, changed_old, changed_new, keeps_end=end > 0)
-        for at in range(start, start + changed_new):
-            self._draw(at, new, old[at] if at < start + changed_old else None)
-        if changed_new < changed_old and not end:
-            self._after(len(new) - 1)
-            self._out.append(_TO_END)
-        if not self._out and cursor == self._cursor:
-            return ""
-        moves_rows = changed_new != changed_old or changed_new > 1
-        self._shown = new
-        return self._finish(cursor, synchronized=moves_rows)
-
-    def print_above(
-        self, text: str, rows: Sequence[Row], cursor: Place, columns: int, anchor: str = ""
-    ) -> str:
-        """Print ``text`` above the region, for good, and draw ``rows`` below it.
-
-        ``text`` ends with a line feed, or the first row is a soft one that goes on with it.
-        ``anchor`` is the last character of the row above, which ``text`` goes on with.
-        """
-        return self._fresh(text, rows, cursor, columns, anchor)
-
-    @property
-    def rows(self) -> list[Row]:
-        """What is drawn; soft is what the terminal knows to be one line with the row above."""
-        rows = self._shown
-        below = (
-            row._replace(soft=_flows(above, row, self._columns))
-            for above, row in itertools.pairwise(rows)
-        )
-        return [*rows[:1], *below]
-
-    def release(self, number: int) -> None:
-        """The first ``number`` rows belong to the scrollback from now on."""
-        del self._shown[:number]
-        self._cursor = Place(self._cursor.row - number, self._cursor.column)
-
-    def take_back(self, rows: Sequence[Row]) -> None:
-        """``rows`` above the region belong to it again: they are to be drawn over."""
-        self._shown[:0] = rows
-        self._cursor = Place(self._cursor.row + len(rows), self._cursor.column)
-
-    def erase(self, columns: int) -> str:
-        """Take the region away; the cursor stands where it began."""
-        if not self._shown:
-            return ""
-        if columns != self._columns:
-            self.reflow(columns)
-        self._to_top()
-        self._out.append(self._erasing())
-        return self._taken()
-
-    def _erasing(self) -> str:
-        """Erase from where the cursor is."""
-        return _TO_END if self._at.column else _ALL_ROWS
-
-    def forget(self) -> None:
-        """Nothing is drawn any more: somebody else has cleared it."""
-        self._shown, self._cursor, self._at = [], Place(0, 0), Place(0, 0)
-
-    # --- drawing ---------------------------------------------------------------------------
-
-    def _fresh(
-        self, text: str, rows: Sequence[Row], cursor: Place, columns: int, anchor: str = ""
-    ) -> str:
-        if columns != self._columns:
-            self.reflow(columns)
-        self._to_top()
-        if anchor:
-            self._move(Place(-1, columns - char_columns(plain(anchor))))
-        self._out.append((RESET if anchor else "") + self._erasing() + anchor + text)
-        before: Row | None = None
-        for row in rows:
-            if before is not None and not _flows(before, row, columns):
-                self._out.append("\n")
-            self._out.append(row.text)
-            before = row
-        self._shown, self._columns, self._is_moved = list(rows), columns, False
-        self._at = Place(max(0, len(rows) - 1), before.width if before else 0)
-        return self._finish(cursor, synchronized=True)
-
-    def _to_top(self) -> None:
-        """To where the region begins."""
-        up, column = self._cursor.row, self._shown[0].start if self._shown else 0
-        self._out.append(f"\x1b[{up}A\r" if up else "\r")
-        if column:
-            self._out.append(f"\x1b[{column + 1}G")
-        self.forget()
-        self._at = Place(0, column)
-
-    def _make_room(self, start: int, old: int, new: int, *, keeps_end: bool) -> None:
-        """Insert or delete rows so that those at the end need not be drawn again."""
-        more = new - old
-        if more > 0:
-            self._move(Place(len(self._shown) - 1, 0))
-            self._out.append("\n" * more)
-            self._at = Place(len(self._shown) - 1 + more, 0)
-            if keeps_end:
-                self._move(Place(start + old, 0))
-                self._out.append(f"\x1b[{more}L")
-        elif more < 0 and keeps_end:
-            self._move(Place(start + new, 0))
-            self._out.append(f"\x1b[{-more}M")
-
-    def _draw(self, at: int, rows: Sequence[Row], old: Row | None) -> None:
-        row = rows[at]
-        above = rows[at - 1] if at else None
-        begins = old is None or (row.soft and not old.soft)
-        if above is not None and begins and row.text and _flows(above, row, self._columns):
-            if self._at != Place(at - 1, above.width):
-                self._rewrite_end(at - 1, above)
-            self._out.append(row.text)
-        elif old is None:
-            self._move(Place(at, row.start))
-            self._out.append(row.text)
-        else:
-            same = shared_start(old, row) if old.start == row.start else Shared(0, 0, "")
-            self._move(Place(at, row.start + same.columns))
-            self._out.append(same.style + row.text[same.length :])
-        is_less = old is not None and (row.width < old.width or TO_END in old.text)
-        if is_less and TO_END not in row.text:
-            self._out.append(TO_END)
-        self._at = Place(at, row.width)
-
-    def _rewrite_end(self, at: int, row: Row) -> None:
-        """Write a row's last character again: the terminal is then about to wrap."""
-        char, width = last_character(row)
-        self._move(Place(at, row.width - width))
-        self._out.append(char)
-
-    def _after(self, at: int) -> None:
-        """To the end of a row, or past a full one to the next."""
-        if at < 0:
-            self._move(Place(0, self._shown[0].start))
-        else:
-            self._move(Place(at + 1, 0))
-
-    def _move(self, to: Place) -> None:
-        if to.row < self._at.row:
-            self._out.append(f"\x1b[{self._at.row - to.row}A")
-        elif to.row > self._at.row:
-            self._out.append(f"\x1b[{to.row - self._at.row}B")
-        if to.column == 0:
-            self._out.append("\r")
-        elif to.column != self._at.column or self._at.column >= self._columns:
-            self._out.append(f"\x1b[{to.column + 1}G")
-        self._at = to
-
-    def _finish(self, cursor: Place, *, synchronized: bool) -> str:
-        self._move(cursor)
-        self._cursor = cursor
-        out = self._taken()
-        return f"{SYNC_BEGIN}{out}{SYNC_END}" if synchronized else out
-
-    def _taken(self) -> str:
-        out, self._out = "".join(self._out), []
-        return out
-
-
-def _flows(above: Row, row: Row, columns: int) -> bool:
-    """Whether writing on after ``above`` comes to the start of ``row``."""
-    return row.soft and above.certain and above.width == columns and bool(above.text)
-
-
-# --- the screen -------------------------------------------------------------------------------
-
+from agentcli.ui.theme import Theme
 
 MAX_TAIL = 6
 SETTLE_S = 0.3
 ANSWER_S = 0.25
 ASK_CURSOR = "\x1b[6n"
+
 HOME = "\x1b[H"
 
 
-class Below(NamedTuple):
-    """The rows below the streamed text, and the cursor's place among them."""
+Compose = Callable[[Size, bool], Below]
+
+
+class Last(NamedTuple):
+    """What the last frame made final of the text, and what was begun above it before.
+
+    The first rows of it, ``kept``, stood there and were not drawn.
+    """
 
     rows: list[Row]
-    cursor: Place
-
-
-Compose = Callable[[Size, bool], Below]
+    kept: int
+    goes_on: bool  # with the tail
+    begun: list[str]
 
 
 class Drawn(NamedTuple):
@@ -317,6 +79,9 @@ class LiveScreen(Screen):
         self._settling: asyncio.TimerHandle | None = None
         self._is_asking = False  # the terminal was asked where the cursor is
         self._settled_size = Size(0, 0)
+        self._first_size: Size | None = None  # that was seen, while it changes
+        self._asked_row: int | None = None  # of the cursor, while its mark is asked for
+        self._last = Last([], 0, goes_on=False, begun=[])
         self._drawn_size = Size(0, 0)  # of the window, when a frame was drawn
         self._drawn = Drawn(0, 0)
         self._waiting: list[Callable[[], None]] = []  # what is to be shown, while it is resized
@@ -366,7 +131,9 @@ class LiveScreen(Screen):
         self._cancel_timer()
         if self._settling is not None:
             self._settling.cancel()
-        self._is_asking = False
+        self._is_asking, self._asked_row = False, None
+        if self._first_size is None and self.size != self._drawn_size:
+            self._first_size = self.size
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -386,21 +153,30 @@ class LiveScreen(Screen):
         else:
             self._place(None)
 
-    def cursor_is_at(self, row: int) -> None:
-        """The terminal reports the cursor's row, from 0."""
-        if self._is_asking and self._settling is not None:
-            self._settling.cancel()
-            self._place(row)
+    def cursor_is_at(self, place: Place) -> None:
+        """The terminal reports the cursor's place, then that of the mark."""
+        if not self._is_asking or self._settling is None:
+            return
+        self._settling.cancel()
+        if self._asked_row is not None:
+            self._place(self._asked_row, place)
+        elif self._frame.reflows and self._first_size is not None:
+            self._asked_row = place.row
+            loop = asyncio.get_running_loop()
+            self._settling = loop.call_later(ANSWER_S, self._place, place.row)
+            self._write(f"{RESTORE}{ASK_CURSOR}\x1b[{place.row + 1};{place.column + 1}H")
+        else:
+            self._place(place.row)
 
-    def _place(self, row: int | None) -> None:
+    def _place(self, row: int | None, mark: Place | None = None) -> None:
         """Draw the region where it has come to stand."""
         if self.size != self._settled_size:
             self.resized()
         else:
-            self._end_settling(row)
+            self._end_settling(row, mark)
             self.paint()
 
-    def _end_settling(self, row: int | None = None) -> None:
+    def _end_settling(self, row: int | None = None, mark: Place | None = None) -> None:
         """Go on at the size that the window has now, the cursor being in ``row`` if that is known.
 
         What waits is shown.
@@ -409,22 +185,27 @@ class LiveScreen(Screen):
             self._settling.cancel()
         self._settling, self._is_asking = None, False
         if self.size != self._drawn_size:
-            self._take_place(self.size, row)
+            self._take_place(self.size, row, mark)
+        self._first_size = self._asked_row = None
         waiting, self._waiting = self._waiting, []
         for show in waiting:
             show()
 
-    def _take_place(self, size: Size, row: int | None) -> None:
+    def _take_place(self, size: Size, row: int | None, mark: Place | None) -> None:
         """Know again what stands where: what was scrolled away of the region stays there.
 
         Text of it is finished then. Other rows of it are drawn over when a window that grows
         brings them back.
         """
+        more, right = (0, 0) if mark is None else self._misdrawn(mark, size.columns)
         text_rows, start = self._frame.rows[: sum(self._drawn)], self._line_goes_on_at(size.columns)
         self._frame.reflow(size.columns, start)
-        above = self._frame.rows_above_cursor - (size.lines - 1 if row is None else row)
-        gone = self._frame.rows[: max(0, above)]
+        above = self._frame.rows_above_cursor + more - (size.lines - 1 if row is None else row)
+        # of rows that stand there twice, the upper ones are those that are gone
+        known = above if above <= right else max(right, above - max(0, more))
+        gone = self._frame.rows[: max(0, known)]
         self._frame.release(len(gone))
+        self._frame.move_cursor(more - max(0, above) + len(gone))
         scrolled = self._heights(text_rows, size.columns, start)
         number = sum(before < len(gone) for before in [0, *scrolled[:-1]]) if scrolled else 0
         if number > self._drawn.finished:
@@ -452,6 +233,21 @@ class LiveScreen(Screen):
             self._frame.take_back(self._left[above:])
             del self._left[above:]
         self._drawn, self._drawn_size = Drawn(0, 0), size
+
+    def _misdrawn(self, mark: Place, columns: int) -> tuple[int, int]:
+        """Where the last frame was drawn in the new window, all of its text is the tail's again."""
+        frame, first = self._frame, self._first_size
+        if first is None or not frame.is_misdrawn(mark, first.columns, columns):
+            return 0, 0
+        rows, kept, goes_on, begun = self._last
+        rest, tail = self._tail.rows, self._tail
+        text = text_of(rows) + ("" if goes_on or not rows else "\n") + text_of(rest)
+        self._tail = Rows(tail.columns, rows[0].start if rows else 0, soft=bool(begun))
+        self._tail.feed(text + ("\n" if rest and tail.at_line_start else ""))
+        self._begun[:] = begun
+        frame.take_back(rows)
+        self._drawn = self._drawn._replace(finished=self._drawn.finished + len(rows))
+        return frame.misdrawn(mark, first.columns, kept)
 
     def _heights(self, rows: Sequence[Row], columns: int, start: int) -> list[int]:
         """For each row how many there are up to its end, when the terminal has wrapped them."""
@@ -539,6 +335,9 @@ class LiveScreen(Screen):
         kept = min(len(rows), MAX_TAIL, max(1, size.lines // 3)) + len(unfinished)
         needs_gap = bool(unfinished) or not self._gap
         below = self._compose(Size(size.columns, max(1, size.lines - kept)), needs_gap)
+        if self.size != size:
+            self.resized()
+            return
         cursor = _lower(below.cursor, len(unfinished))
         self._write(self._frame_of(rows, Below([*unfinished, *below.rows], cursor), size))
         self._drawn = self._drawn._replace(unfinished=len(unfinished))
@@ -560,7 +359,7 @@ class LiveScreen(Screen):
         finished = self._finished(rows, room)
         drawn = rows[finished:] if len(rows) - finished <= room else []
         together = [*rows, *below.rows]
-        goes_on = bool(rows) and rows[0].soft and not rows[0].start
+        goes_on, kept = bool(rows) and rows[0].soft and not rows[0].start, 0
         if len(rows) <= room and all(row.certain for row in rows[:finished]):
             cursor = _lower(below.cursor, len(rows))
             anchor = self._anchor if goes_on else ""
@@ -568,14 +367,19 @@ class LiveScreen(Screen):
             if finished:
                 self._frame.release(finished)
         else:
-            text = text_of(rows[:finished])
+            kept = self._frame.standing(together, finished, size.columns)
+            self._frame.release(kept)
+            text = text_of(rows[kept:finished])
             if finished == len(rows) or not rows[finished].soft:
-                text += "\n" if finished else ""
-            goes_on = goes_on and bool(text) and self._frame.height < size.lines
+                text += "\n" if finished > kept else ""
+            goes_on = goes_on and bool(text) and not kept and self._frame.height < size.lines
             anchor = self._anchor if goes_on else ""
             cursor = _lower(below.cursor, len(drawn))
             out = self._frame.print_above(text, [*drawn, *below.rows], cursor, size.columns, anchor)
         self._tail.drop(finished)
+        if out:
+            goes_on = finished < len(rows) and rows[finished].soft
+            self._last = Last(rows[:finished], kept, goes_on, list(self._begun))
         self._finish_rows(rows, finished)
         self._drawn = Drawn(len(drawn), 0)
         self._settled = False

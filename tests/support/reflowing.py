@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from agentcli.ui.rows import char_columns
+from agentcli.ui.rows import Place, char_columns
 
-_TOKEN = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])|\x1b\][^\x07]*\x07|.", re.DOTALL)
+_TOKEN = re.compile(r"\x1b[78]|\x1b\[(\??[0-9;]*)([A-Za-z])|\x1b\][^\x07]*\x07|.", re.DOTALL)
 
 
 class _Line:
@@ -35,11 +35,17 @@ class ReflowingTerminal:
         self.columns, self.lines, self.reflows = columns, lines, reflows
         self._all = [_Line() for _ in range(lines)]  # the scrollback as well
         self._row = self._column = 0  # of the screen; the column may be past the last one
+        self._saved = 0, 0
 
     @property
     def row(self) -> int:
         """The cursor's."""
         return self._row
+
+    @property
+    def mark(self) -> Place:
+        """Where the saved cursor is, as it would be restored."""
+        return Place(min(self._saved[0], self.lines - 1), min(self._saved[1], self.columns - 1))
 
     def text(self) -> str:
         """Scrollback and screen; a line that was wrapped is one line."""
@@ -59,6 +65,11 @@ class ReflowingTerminal:
                 self._here.goes_on = False
                 self._feed_line()
                 self._column = 0
+            elif found[0] == "\x1b7":
+                self._saved = self._row, min(self._column, self.columns - 1)
+            elif found[0] == "\x1b8":
+                self._row = min(self._saved[0], self.lines - 1)
+                self._column = min(self._saved[1], self.columns - 1)
             elif found[0][0] != "\x1b":
                 self._print(found[0])
 
@@ -101,12 +112,14 @@ class ReflowingTerminal:
         if kind in "AB":
             self._row = max(0, min(row + (number if kind == "B" else -number), self.lines - 1))
             self._column = column
-        elif kind == "C":
-            self._column = min(column + number, self.columns - 1)
+        elif kind in "CD":
+            column += number if kind == "C" else -number
+            self._column = max(0, min(column, self.columns - 1))
         elif kind == "G":
             self._column = min(number, self.columns) - 1
         elif kind == "H":
-            self._row = self._column = 0
+            place = [int(each) - 1 for each in parameter.split(";")] if parameter else [0, 0]
+            self._row, self._column = place
         elif kind == "K":
             screen[row].erase(column)
         elif kind == "X":

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from agentcli.ui.live_screen import Below, LiveScreen, Place
+from agentcli.ui.frame import Below, Place
+from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.rows import Row, columns_of
 from agentcli.ui.screen import Screen, Size
 from tests.support.screens import matches_snapshot

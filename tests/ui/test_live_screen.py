@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.ui.live_screen import (
-    MAX_TAIL,
-    SYNC_BEGIN,
-    SYNC_END,
-    Below,
-    Frame,
-    LiveScreen,
-)
+from agentcli.ui.frame import SYNC_BEGIN, SYNC_END, Below, Frame
+from agentcli.ui.live_screen import MAX_TAIL, LiveScreen
 from agentcli.ui.rows import Place, Row, Rows, fit_row, plain, reflowed, text_of
 from agentcli.ui.screen import Screen, Size
 from agentcli.ui.theme import RESET, Theme

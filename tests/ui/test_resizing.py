@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from agentcli.ui.live_screen import Below, LiveScreen
+from agentcli.ui.frame import Below
+from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.rows import Place, Row, Rows, fit_row
 from agentcli.ui.screen import Size
 from agentcli.ui.theme import Theme
@@ -27,22 +28,27 @@ class Window(io.StringIO):
     def __init__(self, *, reflows: bool) -> None:
         super().__init__()
         self.terminal = ReflowingTerminal(reflows=reflows)
+        self._told = Size(80, 24)
         self.screen = LiveScreen(self, LIVE, self.size, reflows=reflows)
         self.screen.show(compose)
 
     def size(self) -> Size:
-        return Size(self.terminal.columns, self.terminal.lines)
+        return self._told
 
     def write(self, text: str, /) -> int:
         self.terminal.feed(text)
         return len(text)
 
-    def resize(self, columns: int, lines: int) -> None:
-        """And what the program does when it has learnt of it."""
-        self.terminal.resize(columns, lines)
-        row = self.terminal.row if self.terminal.reflows else None
-        self.screen._end_settling(row)
-        self.screen.paint()
+    def resize(self, columns: int, lines: int, late: str = "") -> None:
+        """And what the program does when it has learnt of it; it writes ``late`` before that."""
+        terminal, screen = self.terminal, self.screen
+        terminal.resize(columns, lines)
+        if late:
+            screen.feed_text(late)
+        self._told = screen._first_size = Size(columns, lines)
+        is_known = terminal.reflows
+        screen._end_settling(*((terminal.row, terminal.mark) if is_known else ()))
+        screen.paint()
 
 
 def compose(size: Size, needs_gap: bool) -> Below:
@@ -91,6 +97,55 @@ def test_at_any_size_every_word_stands_there_once(seed: int) -> None:
     check(seed, 25, reflows=False, least=Size(25, 5), most=Size(120, 40))
 
 
+def late_frame(seed: int, least: Size, most: Size) -> tuple[list[str], list[str]]:
+    """The words of a document, and those that are seen of it.
+
+    Once the window is resized while a frame is on its way: the terminal has wrapped its lines
+    again before it draws that frame.
+    """
+    text, chance = document(seed, 6), random.Random(seed)
+
+    def piece() -> int:
+        return chance.choice([1, 5, 20, 60, 200])
+
+    def size() -> tuple[int, int]:
+        return chance.randint(least.columns, most.columns), chance.randint(least.lines, most.lines)
+
+    window = Window(reflows=True)
+    window.screen.print_block(["said before"])
+    window.resize(*size())
+    at, when = 0, chance.randint(1, len(text))
+    while at < len(text):
+        part = text[at : at + piece()]
+        if at < when <= at + len(part):
+            window.resize(*size(), late=part)
+        else:
+            window.screen.feed_text(part)
+        at += len(part)
+    window.screen.end_text()
+    window.screen.hide()
+    return numbers_of(text), numbers_of(window.terminal.text())
+
+
+@pytest.mark.spec("UI-1", "OPS-1")
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(1000, 1006),
+        *(pytest.param(range(n, n + 20), marks=pytest.mark.slow) for n in range(1006, 1206, 20)),
+    ],
+)
+def test_a_frame_that_is_drawn_in_another_window_than_it_was_made_for_loses_no_word(
+    seeds: range,
+) -> None:
+    doubled = 0  # above the window, where it cannot be taken back
+    for seed in seeds:
+        words, seen = late_frame(seed, Size(40, 12), Size(110, 40))
+        assert list(dict.fromkeys(seen)) == words
+        doubled += seen != words
+    assert doubled <= len(seeds) // 10
+
+
 @pytest.mark.spec("UI-1")
 def test_a_region_that_was_scrolled_away_is_drawn_over_when_the_window_grows() -> None:
     window = Window(reflows=True)
@@ -119,6 +174,7 @@ def test_what_comes_while_the_window_is_dragged_is_shown_afterwards() -> None:
         window.screen.feed_text("one two ")
         window.screen.paint()
         window.terminal.resize(40, 12)
+        window._told = Size(40, 12)
         window.screen.paint()  # a frame that comes before the signal draws nothing
         window.screen.feed_text("three")
         window.screen.end_text()
