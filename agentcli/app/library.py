@@ -212,6 +212,13 @@ class SessionLibrary:
         found = [(info, ready[info.provider]) for info in infos]
         return sorted(found, key=lambda each: not each[1])
 
+    def providers_with_keys(self) -> Mapping[str, bool]:
+        """The providers that a key can be stored for, and whether they have one."""
+        from agentcli.providers._registry import has_key, login_names
+
+        env, custom = self._settings.env, self._settings.providers
+        return {name: has_key(name, env, custom) for name in login_names(custom)}
+
     def lacks_key(self, name: str) -> str:
         """The provider of the model ``name`` if its key is missing; else, or unknown: empty."""
         from agentcli.providers.models.table import resolve

@@ -487,5 +487,5 @@ class _Prepared:
 
 _OFFLINE_NOTICE = (
     "No model yet: answers come from a small offline demo. For a real one:"
-    " `agent auth login anthropic`, or start Ollama."
+    " `agent auth login` (in the chat: /login), or start Ollama."
 )

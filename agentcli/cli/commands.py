@@ -23,6 +23,12 @@ from agentcli.headless.errors import epilog
 
 __all__ = ["CommandSpec", "OptionSet", "PlainCommand", "add_command", "new_app"]
 T = TypeVar("T", bound=OptionSet)
+_EXAMPLES = {
+    'agent "why does test_login fail?"': "open the chat with a question",
+    "agent -c": "go on where you left off in this directory",
+    "agent -m ollama/qwen3": "another model",
+    'git diff | agent run "review this"': "answer once, for scripts",
+}
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -69,10 +75,12 @@ class PlainCommand(TyperCommand):
 
 
 class _ProgramCommand(PlainCommand):
-    """The program's own help: every command, then the chat's options."""
+    """The program's own help: examples and every command, then the chat's options."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Commands, arguments and options."""
+        """Examples, commands, arguments and options."""
+        with formatter.section("Examples"):
+            formatter.write_dl(list(_EXAMPLES.items()))
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
         super().format_options(ctx, formatter)

@@ -405,6 +405,12 @@ def has_key(name: str, env: Mapping[str, str], custom: Mapping[str, ProviderConf
     return config.stored is not None or bool(_key_from(config, row, env)[1])
 
 
+def login_names(custom: Mapping[str, ProviderConfig]) -> list[str]:
+    """The providers that a key can be stored for; of those that share one only the first."""
+    by_key = {row.key_envs: name for name, row in reversed(BUILT_IN.items()) if row.needs_key}
+    return [*reversed(by_key.values()), *(name for name in custom if name not in BUILT_IN)]
+
+
 def default_model(env: Mapping[str, str], custom: Mapping[str, ProviderConfig]) -> str:
     """``provider/model`` of the first provider with a key, else the offline assistant (CLI-10).
 

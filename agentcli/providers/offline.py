@@ -41,8 +41,9 @@ _READ, _LIST, _SEARCH = "read FILE", "list files [in DIR]", "search for TEXT [in
 _RUN, _EDIT, _WRITE = "run COMMAND", "edit FILE: replace OLD with NEW", "write FILE: CONTENT"
 _FORMS = (_READ, _LIST, _SEARCH, _RUN, _EDIT, _WRITE)
 A_REAL_ONE = (
-    "For a real model: `agent auth login anthropic` (or set ANTHROPIC_API_KEY, OPENAI_API_KEY,"
-    " GEMINI_API_KEY, ...), or start Ollama: `ollama pull qwen3`, then `agent -m ollama/qwen3`."
+    "For a real model: `agent auth login`, in the chat /login (or set ANTHROPIC_API_KEY,"
+    " OPENAI_API_KEY, GEMINI_API_KEY, ...), or start Ollama: `ollama pull qwen3`, then"
+    " `agent -m ollama/qwen3`."
 )
 HELP = "\n".join(
     [f"{WHAT_IT_IS} I understand:", "", *(f"- {form}" for form in _FORMS), "", A_REAL_ONE]

@@ -27,7 +27,7 @@ from agentcli.domain.ports import PermissionMode, QueueSource
 from agentcli.repl import commands as registry
 from agentcli.repl.commands import Chat
 from agentcli.repl.open_session import OpenSession
-from agentcli.repl.outside import edit_text, end_programs, needs_terminal
+from agentcli.repl.outside import edit_text, end_programs, log_in, needs_terminal
 from agentcli.repl.panel import Panel
 from agentcli.repl.slash.todos import todo_lines
 from agentcli.repl.terminal import Terminal
@@ -298,6 +298,11 @@ class ChatActions:
         """``text`` as the user's editor leaves it. Raises ``AgentError``."""
         async with self._chat.input.aside():
             return await asyncio.to_thread(edit_text, text, self._chat.user.cwd, os.environ)
+
+    async def log_in(self, provider: str) -> bool:
+        """Let the user store a key of ``provider``; whether that was done."""
+        async with self._chat.input.aside():
+            return await asyncio.to_thread(log_in, provider, os.environ)
 
     def ctrl_c_at_prompt(self, *, had_text: bool) -> str | None:
         """Ctrl-C at the prompt; a hint to show, or nothing. Raises ``Left``."""

@@ -25,6 +25,7 @@ from agentcli.app.library import SessionLibrary
 from agentcli.app.session import Session
 from agentcli.app.user_files import UserFiles
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import UsageError
 from agentcli.domain.events import Prompt
 from agentcli.repl import slash
 from agentcli.repl.panel import PickRow
@@ -107,6 +108,9 @@ class Chat(Protocol):
     async def edit(self, text: str) -> str:
         """``text`` as the user's editor leaves it. Raises ``AgentError``."""
 
+    async def log_in(self, provider: str) -> bool:
+        """Let the user store a key of ``provider``; whether that was done."""
+
     async def work(self, run: Callable[[CancelToken], Awaitable[T]], label: str) -> T | None:
         """Do something that takes time as the agent's work, shown as ``label``.
 
@@ -130,6 +134,14 @@ class SlashCommand:
     aliases: tuple[str, ...] = ()
     while_working: bool = False
     completes: Callable[[Chat], Sequence[str]] = lambda _: ()
+
+
+def check_can_reload(chat: Chat) -> None:
+    """Raise ``UsageError`` where the session cannot be opened again."""
+    if chat.session.active_runs:
+        raise UsageError("background runs are under way", "wait until they have ended: /tasks")
+    if chat.user.history_file is None and chat.session.turns:
+        raise UsageError("this session is not kept", "begin another one first: /new")
 
 
 def custom_command(custom: CustomCommand) -> SlashCommand:

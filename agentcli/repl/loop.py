@@ -215,6 +215,10 @@ class _Chat:
         """``text`` as the user's editor leaves it."""
         return await self._actions.edit(text)
 
+    async def log_in(self, provider: str) -> bool:
+        """Let the user store a key of ``provider``; whether that was done."""
+        return await self._actions.log_in(provider)
+
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
         return registry.all_commands()

@@ -1,4 +1,4 @@
-"""Other programs that the user works with: the editor and the pager.
+"""Other programs that have the terminal for a while: the editor, the pager, a login.
 
 Law: a program is looked up on PATH outside the workspace (SEC-2); temporary files are private
 (SEC-9) and gone afterwards; none of them keeps the chat from ending (``end_programs``).
@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -98,6 +99,12 @@ def edit_text(text: str, cwd: Path, env: Mapping[str, str]) -> str:
     if code != 0:
         raise AgentError(f"{command[0]} ended with {code}", "the text is as it was")
     return edited.removesuffix("\n")
+
+
+def log_in(provider: str, env: Mapping[str, str]) -> bool:
+    """Have our own program ask for a key of ``provider``; whether it was stored. Blocks."""
+    argv = [sys.executable, "-P", "-m", "agentcli", "auth", "login", "--", provider]
+    return _run(argv, None, env) == 0
 
 
 def overwritten(output: bytes) -> str:

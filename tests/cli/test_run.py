@@ -395,4 +395,4 @@ def test_the_offline_default_says_what_it_is_whatever_it_is_asked(tmp_path: Path
     assert done.code == 0
     assert "alpha" in done.stdout
     assert "No model yet: answers come from a small offline demo." in done.stderr
-    assert "agent auth login anthropic" in done.stderr
+    assert "agent auth login" in done.stderr

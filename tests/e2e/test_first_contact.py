@@ -15,6 +15,7 @@ import pytest
 # forking a process that has threads warns from Python 3.12 on; the child only calls exec
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
+KEY = "sk-ant-0123456789-abcdefghij"
 PROMPT = "Ask or tell it what to do"
 
 
@@ -76,7 +77,7 @@ def test_killed_in_the_middle_of_a_command_it_comes_back_and_says_so(tmp_path: P
     assert again.exitstatus == 0
 
 
-@pytest.mark.spec("UI-6", "CTX-1")
+@pytest.mark.spec("UI-6", "CTX-1", "SEC-9")
 def test_the_start_says_where_one_is_and_which_instructions_were_read(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Use tabs.\n")
     subprocess.run(["git", "init", "-q", "-b", "topic", str(tmp_path)], check=True)
@@ -87,5 +88,15 @@ def test_the_start_says_where_one_is_and_which_instructions_were_read(tmp_path: 
     person.expect(PROMPT)
     person.send("please refactor everything\r")
     person.expect('I did not understand "please refactor everything"')
+    person.expect(PROMPT)
+    person.send("/login anthropic\r")
+    person.expect(r"Key of anthropic \(not shown\):")
+    person.sendcontrol("c")  # nothing is stored, and the chat goes on
+    person.expect(PROMPT)
+    person.send("/login anthropic\r")
+    person.expect(r"Key of anthropic \(not shown\):")
+    person.send(f"{KEY}\r")
+    person.expect("the key of anthropic is in")
+    person.expect(r"anthropic/claude-\S+ answers from now on")
     person.expect(PROMPT)
     person.sendcontrol("d")

@@ -467,7 +467,7 @@ def test_cost_names_the_most_expensive_tool_results(model_server: ModelServer, w
 def test_a_model_without_a_key_is_not_switched_to(model_server: ModelServer, work: Path) -> None:
     async def scenario(chat: DirectChat) -> None:
         before = chat.session.model.id
-        with pytest.raises(UsageError, match="agent auth login mistral"):
+        with pytest.raises(UsageError, match="/login mistral"):
             await chat.do("/model mistral/mistral-large-latest")
         assert chat.session.model.id == before
         with pytest.raises(ConfigError, match="did you mean claude-sonnet"):

@@ -236,10 +236,9 @@ def _account(name: str, settings: Settings) -> str:
 
 def _chosen(settings: Settings, *, asks: bool) -> str:
     """The provider that the user names; raises ``UsageError`` where nobody ``asks`` for it."""
-    from agentcli.providers._registry import BUILT_IN
+    from agentcli.providers._registry import login_names
 
-    names = [name for name, row in BUILT_IN.items() if row.needs_key and name not in SAME_ACCOUNT]
-    names += [name for name in settings.providers if name not in BUILT_IN]
+    names = login_names(settings.providers)
     if asks:
         write_error_line(f"Providers: {', '.join(names)}")
         sys.stderr.write("Provider: ")

@@ -14,7 +14,7 @@ from agentcli.ui.theme import BOLD, DIM
 GROUPS = {
     "Sessions": "new resume sessions search rename fork export exit",
     "This conversation": "undo redo rewind compact copy transcript queue todos",
-    "The model": "model effort plan context cost usage",
+    "The model": "model login effort plan context cost usage",
     "The project": "init memory mcp skills reload diff review",
     "What it may do": "permissions sandbox trust",
     "In the background": "tasks tail",

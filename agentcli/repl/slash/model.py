@@ -26,7 +26,7 @@ async def _switch(chat: Chat, name: str) -> None:
         present = chat.session.model.id
         raise UsageError(
             f"{provider} has no key here; {present} goes on answering",
-            f"store one in another terminal: agent auth login {provider}",
+            f"store one with /login {provider}",
         )
     model = await chat.session.switch_model(name)
     chat.show([f"{clean_line(model.id)} answers from now on."])

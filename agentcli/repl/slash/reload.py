@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from agentcli.domain.errors import UsageError
-from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.commands import Chat, SlashCommand, check_can_reload
 
 
 async def _run(chat: Chat, _arguments: str) -> None:
-    if chat.session.active_runs:
-        raise UsageError("background runs are under way", "reload when they have ended: /tasks")
-    if chat.user.history_file is None and chat.session.turns:
-        raise UsageError("this session is not kept", "begin another one, which reads them: /new")
+    check_can_reload(chat)
     await chat.reload()
     extensions = chat.session.extensions
     counts = (

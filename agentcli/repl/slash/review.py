@@ -31,7 +31,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     (part, *more), notes = parts_of(changes, chat.session.model.context_tokens)
     left_out = {name for each in more for name in each.files}
     if left_out:
-        notes = (*notes, f"{len(left_out)} files are too much for one message: agent review")
+        notes = (*notes, f"{len(left_out)} files do not fit in: agent review looks at all")
     chat.show([f"note: {clean_line(note)}" for note in notes])
     await chat.send(Prompt(UserMessage((TextPart(_PROMPT + part.text),))))
 
