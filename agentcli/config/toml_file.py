@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.clean import is_deep
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
@@ -118,12 +119,9 @@ def parse_leniently(text: str, path: Path) -> tuple[dict[str, Any], list[Mistake
             mistakes.append(mistake)
             if len(mistakes) == MOST_MISTAKES or not _leave_out(lines, mistake):
                 return {}, mistakes, ""
-    level: list[Any] = [document]
-    for _ in range(MAX_DEPTH):
-        level = [below for value in level for below in _within(value)]
-        if not level:
-            return document, mistakes, "\n".join(lines)
-    raise too_deep
+    if is_deep(document, MAX_DEPTH):
+        raise too_deep
+    return document, mistakes, "\n".join(lines)
 
 
 def _leave_out(lines: list[str], mistake: Mistake) -> bool:
@@ -260,12 +258,6 @@ def _quote_is_open(message: str, value: str) -> bool:
         return True
     is_end = message.startswith(("Illegal character '\\n'", 'Expected "\'"'))
     return is_end and value.count(value[0]) % 2 == 1
-
-
-def _within(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def locate(text: str, path: tuple[str, ...]) -> tuple[int, int]:

@@ -163,7 +163,7 @@ def loads(text: str, *, raw_controls: bool = False) -> Any:
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not _is_shallow(value):
+    if is_deep(value, MAX_JSON_DEPTH):
         raise ValueError("nested too deeply")
     return value
 
@@ -179,16 +179,12 @@ def _finite(text: str) -> float:
     return number
 
 
-def _is_shallow(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_JSON_DEPTH):
-        level = [
-            child
-            for item in level
-            if isinstance(item, dict | list)
-            for child in (item.values() if isinstance(item, dict) else item)
-            if isinstance(child, dict | list)
-        ]
+def is_deep(value: object, most: int) -> bool:
+    """Whether more than ``most`` lists and objects of a JSON value stand within each other."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(most):
         if not level:
-            return True
-    return False
+            return False
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+    return bool(level)

@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+from agentcli.domain.clean import is_deep
 from agentcli.domain.values import frozen
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -97,19 +98,9 @@ def decode(line: bytes) -> Any:
         value = json.loads(line)
     except (ValueError, RecursionError):
         raise MalformedMessage("not JSON") from None
-    if opened > MAX_DEPTH and _is_deep(value):
+    if opened > MAX_DEPTH and is_deep(value, MAX_DEPTH):
         raise TooMuch(f"nested more than {MAX_DEPTH} deep")
     return value
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        inner = [item.values() if isinstance(item, dict) else item for item in level]
-        level = [each for items in inner for each in items if isinstance(each, dict | list)]
-        if not level:
-            return False
-    return True
 
 
 def error_of(value: Any) -> RpcError:

@@ -14,7 +14,6 @@ import struct
 import sys
 import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from tests.bench.measure import (
@@ -23,9 +22,8 @@ from tests.bench.measure import (
     fresh_home,
     in_turn,
     median,
+    reached,
     run_once,
-    secure_service,
-    service,
 )
 from tests.bench.table import Row, show
 from tests.bench.terminal import AGENT, PROMPT, FastTerminal
@@ -82,15 +80,9 @@ def codex_environment(codex: str, home: Path, url: str) -> dict[str, str]:
 def _both(
     codex: str, runs: int, chunks: int, *options: str, secure: bool = False
 ) -> tuple[list[Sample], list[Sample]]:
-    with ExitStack() as stack:
-        home = stack.enter_context(fresh_home())
-        if secure:
-            port, trusting = stack.enter_context(secure_service(chunks))
-        else:
-            port, trusting = stack.enter_context(service(chunks, *options)), {}
-        ours = environment(home, port) | trusting
-        url = ours["ANTHROPIC_BASE_URL"]
-        theirs = codex_environment(codex, home, url) | trusting
+    with fresh_home() as home, reached(home, chunks, *options, secure=secure) as (port, ours):
+        theirs = codex_environment(codex, home, ours["ANTHROPIC_BASE_URL"])
+        theirs |= {name: ours[name] for name in ("SSL_CERT_FILE",) if name in ours}
         agent = [*AGENT, "run", "--yolo", "hi"]
         samples = in_turn(
             runs,

@@ -19,8 +19,8 @@ from tests.bench.measure import (
     fresh_home,
     in_turn,
     median,
+    reached,
     run_once,
-    secure_service,
 )
 from tests.bench.measure import service as model_service
 from tests.bench.service import MARKDOWN_EVERY, chunk
@@ -34,13 +34,7 @@ def compare(
     chunks: int, runs: int, *options: str, secure: bool = False
 ) -> tuple[list[Sample], list[Sample]]:
     """The same reply by the agent and by the floor, to a pipe, in turn."""
-    with ExitStack() as stack:
-        home = stack.enter_context(fresh_home())
-        if secure:
-            port, trusting = stack.enter_context(secure_service(chunks))
-        else:
-            port, trusting = stack.enter_context(model_service(chunks, *options)), {}
-        env = environment(home, port) | trusting
+    with fresh_home() as home, reached(home, chunks, *options, secure=secure) as (port, env):
         url = env["ANTHROPIC_BASE_URL"]
 
         def bare() -> Sample:

@@ -38,21 +38,26 @@ def service(chunks: int, *options: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def secure_service(chunks: int) -> Iterator[tuple[int, dict[str, str]]]:
-    """The service over TLS too: its port for questions, and the environment that reaches it.
+def reached(
+    home: Path, chunks: int, *options: str, secure: bool = False
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """The service's port for questions, and the environment that reaches it; ``secure``: over TLS.
 
-    Its authority is our own, in a file with all those that come with the program, so that reading
-    them takes what it takes a user.
+    The authority is our own then, in a file with all those that come with the program, so that
+    reading them takes what it takes a user.
     """
+    if not secure:
+        with service(chunks, *options) as port:
+            yield port, environment(home, port)
+        return
     import certifi
 
-    with fresh_home() as folder:
-        authority, certificate = _certificates(folder)
-        trusted = folder / "all.pem"
-        trusted.write_bytes(Path(certifi.where()).read_bytes() + authority.read_bytes())
-        with _ports(chunks, "--tls", str(certificate), f"{certificate}.key") as (port, secure):
-            address = f"https://localhost:{secure}"
-            yield port, {"ANTHROPIC_BASE_URL": address, "SSL_CERT_FILE": str(trusted)}
+    authority, certificate = _certificates(home)
+    trusted = home / "all.pem"
+    trusted.write_bytes(Path(certifi.where()).read_bytes() + authority.read_bytes())
+    with _ports(chunks, "--tls", str(certificate), f"{certificate}.key") as (port, tls):
+        address = {"ANTHROPIC_BASE_URL": f"https://localhost:{tls}", "SSL_CERT_FILE": str(trusted)}
+        yield port, environment(home, port) | address
 
 
 def _certificates(folder: Path) -> tuple[Path, Path]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any, NamedTuple
+
+from tests.support.json_server import HttpServer
 
 PATHS = {"/v1/traces": "trace", "/v1/metrics": "metrics"}
 
@@ -23,51 +25,34 @@ class CollectedSpan(NamedTuple):
     took_ns: int
 
 
-class Collector:
+class Collector(HttpServer):
     """``silent``: connections are taken and nothing is ever answered; ``reached`` says so."""
 
     def __init__(self, *, silent: bool = False) -> None:
+        super().__init__()
+        self.url = self.origin
+        """For ``OTEL_EXPORTER_OTLP_ENDPOINT``."""
         self.bodies: list[tuple[str, bytes]] = []
         self.headers: list[dict[str, str]] = []
         self.reached = threading.Event()
+        self._is_silent = silent
         self._over = threading.Event()
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                collector.headers.append({k.lower(): v for k, v in self.headers.items()})
-                collector.reached.set()
-                if silent:
-                    collector._over.wait(60)
-                    return
-                collector.bodies.append((self.path, body))
-                self.send_response(200 if self.path in PATHS else 404)
-                self.send_header("content-type", "application/x-protobuf")
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self._over.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__exit__(*exc)
 
-    @property
-    def url(self) -> str:
-        """For ``OTEL_EXPORTER_OTLP_ENDPOINT``."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+    def serve(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        self.reached.set()
+        if self._is_silent:
+            self._over.wait(60)
+            return
+        self.bodies.append((request.path, body))
+        request.send_response(200 if request.path in PATHS else 404)
+        request.send_header("content-type", "application/x-protobuf")
+        request.send_header("content-length", "0")
+        request.end_headers()
 
     def env(self) -> dict[str, str]:
         """Switched on, sent here, and at the end waited for as long as a busy machine takes."""

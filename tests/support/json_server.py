@@ -1,4 +1,4 @@
-"""A server on the loopback interface that answers each request with a JSON value of the test's."""
+"""HTTP servers on the loopback interface; one answers with JSON values of the test's."""
 
 from __future__ import annotations
 
@@ -26,24 +26,21 @@ class Asked(NamedTuple):
 Answer = Callable[[Asked], tuple[int, Any]]
 
 
-class JsonServer:
-    """``routes``: ``"GET /path"`` -> a value, or a function that gives status and value.
+class HttpServer:
+    """Gives each GET and POST, with its body, to ``serve`` in a thread of its own."""
 
-    Whatever has no route is a 404. A value of ``bytes`` is sent as it is.
-    """
+    version = "HTTP/1.0"
 
-    def __init__(self, routes: Mapping[str, Any | Answer] | None = None) -> None:
-        self.routes: dict[str, Any] = dict(routes or {})
-        self.asked: list[Asked] = []
-        self.headers: dict[str, str] = {}
+    def __init__(self) -> None:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.answer(self)
+            protocol_version = server.version
 
-            def do_POST(self) -> None:
-                server.answer(self)
+            def do_GET(self) -> None:
+                server.serve(self, self.rfile.read(int(self.headers.get("content-length") or 0)))
+
+            do_POST = do_GET
 
             def log_message(self, *args: Any) -> None:
                 pass
@@ -51,6 +48,7 @@ class JsonServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self.origin = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -61,15 +59,27 @@ class JsonServer:
         self._thread.join(10)
         self._server.server_close()
 
-    @property
-    def url(self) -> str:
-        """Scheme, host and port."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+    def serve(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        """Answer ``request``."""
+        raise NotImplementedError
 
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        raw = handler.rfile.read(int(handler.headers.get("content-length") or 0))
-        headers = {name.lower(): value for name, value in handler.headers.items()}
-        asked = Asked(handler.command, handler.path, headers, json.loads(raw) if raw else None)
+
+class JsonServer(HttpServer):
+    """``routes``: ``"GET /path"`` -> a value, or a function that gives status and value.
+
+    Whatever has no route is a 404. A value of ``bytes`` is sent as it is.
+    """
+
+    def __init__(self, routes: Mapping[str, Any | Answer] | None = None) -> None:
+        super().__init__()
+        self.url = self.origin
+        self.routes: dict[str, Any] = dict(routes or {})
+        self.asked: list[Asked] = []
+        self.headers: dict[str, str] = {}
+
+    def serve(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        asked = Asked(request.command, request.path, headers, json.loads(body) if body else None)
         self.asked.append(asked)
         status, value = 200, self.routes.get(f"{asked.method} {asked.path}", self)
         if value is self:
@@ -79,14 +89,14 @@ class JsonServer:
         content = value if isinstance(value, bytes) else json.dumps(value).encode()
         content = b"" if status == 304 else content
         try:
-            handler.send_response(status)
-            handler.send_header("content-type", "application/json")
-            handler.send_header("content-length", str(len(content)))
+            request.send_response(status)
+            request.send_header("content-type", "application/json")
+            request.send_header("content-length", str(len(content)))
             for name, text in self.headers.items():
-                handler.send_header(name, text)
+                request.send_header(name, text)
             if status in range(300, 400) and status != 304:
-                handler.send_header("location", f"{self.url}/elsewhere")
-            handler.end_headers()
-            handler.wfile.write(content)
+                request.send_header("location", f"{self.url}/elsewhere")
+            request.end_headers()
+            request.wfile.write(content)
         except ConnectionError:
             pass  # the asker has given up

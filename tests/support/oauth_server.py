@@ -11,19 +11,24 @@ import hashlib
 import json
 import secrets
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from urllib.request import urlopen
 
+from tests.support.json_server import HttpServer
 
-class OAuthServer:
+
+class OAuthServer(HttpServer):
     """``metadata`` and ``resource`` are laid over what it says of itself; ``None`` takes out.
 
     ``answer`` changes the query that the browser is sent back with. ``lasts_s``: of tokens.
     """
 
+    version = "HTTP/1.1"
+
     def __init__(self) -> None:
+        super().__init__()
         self.metadata: dict[str, Any] = {}
         self.resource: dict[str, Any] = {}
         self.answer: dict[str, str | None] = {}
@@ -40,34 +45,7 @@ class OAuthServer:
         self.reused = 0
         self._codes: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                server.serve(self, b"")
-
-            def do_POST(self) -> None:
-                server.serve(self, self.rfile.read(int(self.headers["content-length"])))
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self.origin = f"http://127.0.0.1:{self._server.server_address[1]}"
         self.url = f"{self.origin}/mcp"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
     async def browse(self, url: str) -> str:
         """What a browser does with a user who says yes."""

@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agentcli.domain.clean import is_deep
 from agentcli.domain.errors import UsageError
 from agentcli.domain.messages import DocumentPart, ImagePart, TextPart
 
@@ -134,27 +135,13 @@ def parsed(data: bytes | str) -> Any:
         value = json.loads(text, parse_constant=str, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
-    return value if _is_shallow(value) else None
+    return None if is_deep(value, MAX_DEPTH) else value
 
 
 def _finite(text: str) -> float | str:
     """A number; what is too large for one stays a text: no provider takes ``Infinity`` (HIS-8)."""
     number = float(text)
     return number if math.isfinite(number) else text
-
-
-def _is_shallow(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            item
-            for each in level
-            if isinstance(each, dict | list)
-            for item in (each.values() if isinstance(each, dict) else each)
-        ]
-        if not level:
-            return True
-    return False
 
 
 # --- values of JSON ------------------------------------------------------------------------
