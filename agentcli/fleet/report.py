@@ -101,14 +101,16 @@ class BatchProgress(BatchView):
         """See ``BatchView``."""
         self._note(task, known)
         self._ended += known.state.has_ended
-        if self._table is not None:
-            self._table.ended(task.id, str(known.state), known.cost_usd)
-            return
         how = f"{self._ended}/{self._total} {known.state}" if known.state.has_ended else "to go on"
         cost, took = wording.cost(known.cost_usd), wording.duration(known.duration_ms / 1000)
-        line = f"{how}: {clean_line(task.id)} ({took}, {cost})"
+        line = f"{how}: {task.id} ({took}, {cost})"
         is_fault = known.state.has_ended and known.state is not BatchState.DONE
-        self._write(f"{line}: {clean_line(result)[:_RESULT_CHARS]}" if is_fault else line)
+        if self._table is not None:
+            self._table.ended(task.id, str(known.state), known.cost_usd)
+        if is_fault:
+            self.says(f"{line}: {clean_line(result)[:_RESULT_CHARS]}")
+        elif self._table is None:
+            self.says(line)
 
     def says(self, text: str) -> None:
         """See ``BatchView``."""
@@ -149,7 +151,7 @@ def summary(end: BatchEnd, directory: Path, *, as_json: bool) -> str:
             "report": str(directory / REPORT),
         }
         return safe_json(json.dumps(value, ensure_ascii=False)) + "\n"
-    words = ", ".join(f"{count} {state}" for state, count in counts.items())
+    words = ", ".join(f"{count} {state}" for state, count in counts.items()) or "nothing to do"
     skipped = f", {end.skipped} of them before" if end.skipped else ""
     total = wording.plural(sum(counts.values()), "task")
     files = "".join(f"{clean_line(str(directory / name))}\n" for name in (RESULTS, REPORT))

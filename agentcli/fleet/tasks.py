@@ -112,7 +112,7 @@ def read_tasks(source: TasksFile) -> tuple[BatchTask, ...]:
         raise UsageError(f"{source.name} holds no tasks", 'one in a line: {"prompt": "..."}')
     if source.template is not None:
         for name in chosen.difference(_placeholders(source.template)):
-            source.say(f"{name} of a row is data with --prompt, and chooses nothing")
+            source.say(f"{source.name}: with --prompt, {name} is data and chooses nothing")
     return tuple(tasks)
 
 

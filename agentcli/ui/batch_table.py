@@ -25,6 +25,7 @@ _MARGIN = 4  # the line of totals, the head, and what the shell writes below
 _LAST = 5
 _FEW = 2  # of them are shown however many tasks run
 _WIDE = 60
+_ECHO = 2  # columns, for the ^C that a terminal echoes: on a row of its own it would leave a trace
 _STYLES = {"done": "green", "failed": "red", "limit": "yellow", "refused": "yellow"}
 
 
@@ -92,7 +93,7 @@ class LiveTable:
 
     def says(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(Text(clean_line(text)), soft_wrap=True)
+        self._console.print(Text(clean_line(text)))
 
     def refresh(self) -> None:
         """Draw it as things are now."""
@@ -125,7 +126,9 @@ class LiveTable:
         more = (
             f"  and {len(running) - len(shown)} more running" if len(running) > len(shown) else ""
         )
-        return Group(table, Text(self.totals() + more, no_wrap=True, overflow="ellipsis"))
+        last = Text(self.totals() + more, no_wrap=True)
+        last.truncate(max(1, self._console.width - _ECHO), overflow="ellipsis")
+        return Group(table, last)
 
     def totals(self) -> str:
         """How many stand how, in a line."""

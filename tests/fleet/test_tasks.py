@@ -113,7 +113,7 @@ def test_a_row_gives_no_permission_and_data_chooses_nothing(tmp_path: Path) -> N
     task = read_with(row, "{n} {model}")
     assert (task.model, task.permission_mode, task.timeout_s) == (None, None, 3.0)
     assert (task.prompt, task.max_budget_usd) == ("1 a/b", 2.0)
-    assert said == ["permission_mode of a row is data with --prompt, and chooses nothing"]
+    assert said == ["t.jsonl: with --prompt, permission_mode is data and chooses nothing"]
     for place in ("..", str(tmp_path), "~"):
         row = f'{{"cwd": "{place}"}}'
         with pytest.raises(UsageError, match="give --cwd-field cwd"):

@@ -243,12 +243,14 @@ def test_ctrl_c_in_a_terminal_stops_a_pipeline_that_goes_on_in_worktrees(
     held = threading.Event()
     model_server.default = say("never said", hold=held)
     args = ("pipeline", "run", "p.toml", "-o", "../out", "--yolo", "--sandbox", "off")
-    with Terminal([*AGENT, *args], agent_env(model_server), work) as terminal:
+    with Terminal([*AGENT, *args], agent_env(model_server), work, cols=40) as terminal:
         model_server.wait_for_requests(2, timeout=20)
+        terminal.wait_for("2 running")
         terminal.send("\x03")
         terminal.wait_for("no more tasks are started")
         terminal.send("\x03")
         assert terminal.wait_exit(20) == 130
+        assert "running  " not in terminal.text()  # what the echo of ^C would have left
         assert "start again with the same FILE" in " ".join(terminal.text().split())
     wait_until(lambda: not processes_of(home), "the steps end with their pipeline")
     found = json.loads((tmp_path / "out" / "steps.json").read_text())["steps"]
