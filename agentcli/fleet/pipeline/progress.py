@@ -55,11 +55,15 @@ class TaskOutcome(NamedTuple):
 
 @mutable
 class _Standing:
-    """A step so far. ``state`` is empty until it has ended, ``tasks`` ``None`` until it may run."""
+    """A step so far. ``state`` is empty until it has ended, ``tasks`` ``None`` until it may run.
+
+    ``left`` is how many of them have not ended.
+    """
 
     state: str = ""
     reason: str = ""
     tasks: tuple[StepTask, ...] | None = None
+    left: int = 0
 
 
 class CannotRun(Exception):
@@ -113,20 +117,19 @@ class PipelineProgress:
         self._limits = limits
         self._steps = {step.name: _Standing() for step in pipeline.steps}
         self._outcomes: dict[str, TaskOutcome] = {}
+        self._owners: dict[str, _Standing] = {}
+        self._new: list[StepTask] = []
 
     def record(self, key: str, outcome: TaskOutcome) -> None:
-        """The task ``key`` has ended."""
+        """The task ``key``, which was among ``ready``, has ended."""
+        self._owners[key].left -= key not in self._outcomes
         self._outcomes[key] = outcome
 
-    def known_tasks(self) -> Iterator[StepTask]:
-        """Every task that can be named by now, in the order of the steps."""
-        self._move_on()
-        for standing in self._steps.values():
-            yield from standing.tasks or ()
-
     def ready(self) -> list[StepTask]:
-        """The tasks that may run and have not ended."""
-        return [task for task in self.known_tasks() if task.key not in self._outcomes]
+        """The tasks that may run now and could not when this was last asked."""
+        self._move_on()
+        found, self._new = self._new, []
+        return found
 
     def report(self) -> list[StepReport]:
         """Each step, in the order in which they can run."""
@@ -176,13 +179,17 @@ class PipelineProgress:
             standing.tasks = tuple(self._tasks(step, values))
         except CannotRun as error:
             standing.state, standing.reason = "failed", str(error)
+            return
+        standing.left = len(standing.tasks)
+        self._owners |= {task.key: standing for task in standing.tasks}
+        self._new += standing.tasks
 
     def _end(self, step: Step, standing: _Standing) -> None:
-        tasks = standing.tasks or ()
-        outcomes = [self._outcomes.get(task.key) for task in tasks]
-        if None in outcomes:
+        if standing.left:
             return
-        failed = [each for each in outcomes if each is not None and not each.is_done]
+        tasks = standing.tasks or ()
+        outcomes = [self._outcomes[task.key] for task in tasks]
+        failed = [each for each in outcomes if not each.is_done]
         standing.state = "failed" if failed else "done"
         if failed:
             standing.reason = failed[0].error
@@ -190,7 +197,7 @@ class PipelineProgress:
                 standing.reason = f"{len(failed)} of {len(tasks)}: {failed[0].error}"
 
     def _tasks(self, step: Step, values: Mapping[str, Any]) -> Iterator[StepTask]:
-        made_of = [[step.definition.get(key) for key in _OF_A_RUN], self._origin(step)]
+        made_of = [step.name, [step.definition.get(key) for key in _OF_A_RUN], self._origin(step)]
         if step.each is None:
             yield self._task(step, step.name, values, made_of)
             return
@@ -326,8 +333,6 @@ class PipelineTasks:
         found = []
         for task in self._progress.ready():
             task_id = self._id_of(task)
-            if task_id in self._named:
-                continue
             self._named[task_id] = task
             found.append(_batch_task(task_id, task))
         self.tasks += found
