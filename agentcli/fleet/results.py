@@ -186,20 +186,23 @@ class Journal:
         elif (begun := value.get("begin")) is not None:
             known = self.tasks.setdefault(str(begun), TaskStanding())
             known.state = BatchState.INTERRUPTED
-            known.session_id = str(value["session_id"])
             known.attempts = int(value["attempts"])
             known.afresh = int(value["afresh"])
+            known.session_id = self.session_of(str(begun))
+            if value["session_id"] != known.session_id:
+                raise ValueError(begun)
             known.earlier_usd = float(value["earlier_usd"])
             known.content = str(value["content"])
             known.row_at = -1
         elif (ran := value.get("ran")) is not None and str(ran) in self.tasks:
             known = self.tasks[str(ran)]
-            known.cost_usd, known.duration_ms = value["cost_usd"], value["duration_ms"]
+            known.cost_usd, known.duration_ms = _spent(value)
         elif isinstance(row := value.get("end"), dict):
             known = self.tasks.setdefault(str(row["id"]), TaskStanding())
             known.state = BatchState(row["state"])
-            known.exit_code, known.cost_usd = row["exit_code"], row["cost_usd"]
-            known.duration_ms, known.row_at = row["duration_ms"], at
+            known.exit_code = None if row["exit_code"] is None else int(row["exit_code"])
+            known.cost_usd, known.duration_ms = _spent(row)
+            known.row_at = at
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -266,12 +269,17 @@ class Journal:
                 yield {**_row(task_id, known), "result": ""}
                 continue
             self._file.seek(known.row_at)
-            row: dict[str, Any] = json.loads(self._file.readline())["end"]
-            yield row
+            row = json.loads(self._file.readline())["end"]
+            yield {"result": "", **row, **_row(task_id, known)}
 
     def write_results(self, tasks: Sequence[str]) -> None:
         """Write ``results.jsonl`` for ``tasks``, whole or not at all."""
         write_whole(self.directory / RESULTS, (_line(row) for row in self.rows(tasks)))
+
+
+def _spent(value: Mapping[str, Any]) -> tuple[float | None, int]:
+    cost = value["cost_usd"]
+    return None if cost is None else float(cost), int(value["duration_ms"])
 
 
 def _row(task_id: str, known: TaskStanding) -> dict[str, Any]:

@@ -46,7 +46,6 @@ _MAX_PAGE_BYTES = 64 * 1024 * 1024
 _NAMED = 10
 _SPOOL_BYTES = 16 * 1024 * 1024
 _NAME = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
-_SESSION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @frozen
@@ -278,8 +277,6 @@ class _Spooled:
         self, part: _ShardPart, place: _TaskPlace, row: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         session = row["session_id"]
-        if row["id"] != place.id or (session is not None and not _SESSION.fullmatch(session)):
-            raise ValueError(place.id)
         data = safe_json(json.dumps(row, ensure_ascii=False)).encode("utf-8", "backslashreplace")
         self._lines.append((place.at, place.id, self._file.tell(), len(data)))
         self._file.write(data)

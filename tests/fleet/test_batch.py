@@ -306,6 +306,8 @@ def test_one_process_at_a_time_has_a_directory(tmp_path: Path) -> None:
         f"{HEAD}\nscribbled\n{DONE}\n",
         f'{HEAD}\n{{"end": {{"id": "a", "state": "odd"}}}}\n',
         f'{HEAD}\n{{"begin": "a"}}\n{DONE}\n',
+        f"{HEAD}\n{DONE.replace('0.1', '[]')}\n",
+        f'{HEAD}\n{{"begin": "a", "session_id": "../x", "attempts": 1, "afresh": 0}}\n{DONE}\n',
     ],
 )
 def test_nothing_is_thrown_away_of_a_journal_that_is_not_torn(text: str, tmp_path: Path) -> None:

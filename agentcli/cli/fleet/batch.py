@@ -30,7 +30,13 @@ from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, Journal, Lo
 from agentcli.fleet.limits import Purse
 from agentcli.fleet.report import BatchProgress, advice, summary, write_report
 from agentcli.fleet.shards import Shard, merge_advice, merge_shards, part_of
-from agentcli.fleet.tasks import BatchTask, TasksFile, check_template, read_tasks
+from agentcli.fleet.tasks import (
+    MAX_TASKS_BYTES,
+    BatchTask,
+    TasksFile,
+    check_template,
+    read_tasks,
+)
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
 
@@ -268,9 +274,10 @@ def _data(tasks: str) -> bytes:
     if tasks == "-":
         if is_terminal(sys.stdin):
             raise UsageError("the tasks are to come from stdin, which is a terminal", "pipe them")
-        return sys.stdin.buffer.read()
+        return sys.stdin.buffer.read(MAX_TASKS_BYTES + 1)
     try:
-        return Path(tasks).expanduser().read_bytes()
+        with Path(tasks).expanduser().open("rb") as file:
+            return file.read(MAX_TASKS_BYTES + 1)
     except (OSError, RuntimeError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise UsageError(f"cannot read {tasks}: {reason}", "name a file") from error
