@@ -25,7 +25,7 @@ __all__ = ["CommandSpec", "OptionSet", "PlainCommand", "add_command", "new_app"]
 T = TypeVar("T", bound=OptionSet)
 _EXAMPLES = {
     'agent "why does test_login fail?"': "open the chat with a question",
-    "agent -c": "go on where you left off in this directory",
+    "agent -c": "go on where you left off",
     "agent -m ollama/qwen3": "another model",
     'git diff | agent run "review this"': "answer once, for scripts",
 }
@@ -80,7 +80,7 @@ class _ProgramCommand(PlainCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Examples, commands, arguments and options."""
         with formatter.section("Examples"):
-            formatter.write_dl(list(_EXAMPLES.items()))
+            formatter.write_dl(list(_EXAMPLES.items()), col_max=36)
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
         super().format_options(ctx, formatter)
