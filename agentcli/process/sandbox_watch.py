@@ -385,21 +385,20 @@ class TreeWatch:
             if git in found.git_directories:
                 continue
             found.git_directories[git] = _identity(git)
-            for name in ("config", "config.worktree"):
-                self._add_file(f"{git}/{name}", Kind.CONFIG, found)
+            self._add_file(f"{git}/config", Kind.CONFIG, found)
             self._add_file(f"{git}/info/attributes", Kind.ATTRIBUTES, found)
             self._add_tree(f"{git}/{_HOOKS}", Kind.HOOK, found)
-            self._add_file(f"{git}/{_REBASE}", Kind.TODO, found)
-            leads_to = [self._common(git, found)]
-            for tree in directories_in(Path(git, "worktrees")):
-                self._add_file(f"{tree}/{_REBASE}", Kind.TODO, found)
-                self._add_file(f"{tree}/config.worktree", Kind.CONFIG, found)
-                leads_to.append(self._common(str(tree), found))
-            waiting += filter(self._is_inside, leads_to)
-            modules = Path(git, "modules")
-            waiting += map(
-                str, git_directories_below(modules, lambda path: self._is_inside(str(path)))
-            )
+            # a linked working tree has submodules of its own
+            for part in (Path(git), *directories_in(Path(git, "worktrees"))):
+                self._add_file(f"{part}/config.worktree", Kind.CONFIG, found)
+                self._add_file(f"{part}/{_REBASE}", Kind.TODO, found)
+                waiting += filter(self._is_inside, [self._common(str(part), found)])
+                waiting += map(
+                    str,
+                    git_directories_below(
+                        part / "modules", lambda path: self._is_inside(str(path))
+                    ),
+                )
 
     def _common(self, git: str, found: Survey) -> str:
         """The directory that ``commondir`` names; empty for none."""

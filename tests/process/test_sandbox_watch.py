@@ -511,6 +511,18 @@ def test_a_link_to_a_module_hides_no_change_of_it(root: Path) -> None:
     assert "pwned" not in (root / ".git/modules/m/config").read_text()
 
 
+def test_a_submodule_of_a_working_tree_that_lies_elsewhere_is_watched(root: Path) -> None:
+    before = (
+        f"mkdir lib && (cd lib && {REPOSITORY}) && {SUBMODULE} && git worktree add -q ../../far"
+    )
+    sh(f"{before} && cd ../../far && git submodule --quiet update --init", root)
+    git = root / "top/.git/worktrees/far/modules/lib"
+    lines = born(root, f"git config -f {git}/config core.fsmonitor 'touch pwned; :'")
+    lines += born(root, f"mkdir -p {git}/hooks && echo x > {git}/hooks/post-checkout")
+    assert [line for name in ("config", "hooks") for line in lines if f"{git}/{name} " in line]
+    assert len(lines) == 2 and "fsmonitor" not in (git / "config").read_text()
+
+
 def test_a_link_that_leads_nowhere_hides_no_other(root: Path) -> None:
     before = f"{REPOSITORY} && git worktree add -q ../tree"
     command = (
