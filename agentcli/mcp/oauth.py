@@ -14,7 +14,6 @@ import base64
 import hashlib
 import hmac
 import ipaddress
-import json
 import re
 import secrets
 import time
@@ -24,6 +23,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from agentcli.domain.clean import read_json
 from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.secrecy import is_private_server
@@ -546,12 +546,12 @@ def _document(server: McpServer, url: str) -> Mapping[str, Any] | None:
     headers = {"accept": "application/json", "mcp-protocol-version": "2025-11-25"}
     try:
         data = fetch(_endpoint(server, url), headers, timeout_s=REQUEST_S, is_direct=_is_here(url))
-        found = json.loads(data)
+        found = read_json(data)
     except Refusal as refusal:
         if refusal.status >= 500:  # noqa: PLR2004 - the server's own fault
             raise McpError(f"{_host(url)} answered {refusal.status}", "try again later") from None
         return None
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     except AgentError as error:
         raise McpError(error.message, error.advice) from None
@@ -576,10 +576,10 @@ def _asked(
     endpoint = _endpoint(server, url, hidden)
     try:
         data = fetch(endpoint, kinds, sent, timeout_s=REQUEST_S, is_direct=_is_here(url))
-        found = json.loads(data)
+        found = read_json(data)
     except Refusal as refusal:
         raise _refusal(url, refusal, what) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         found = None
     except ProviderError as error:
         raise McpError(error.message, error.advice) from None
@@ -590,8 +590,8 @@ def _asked(
 
 def _refusal(url: str, refusal: Refusal, what: str) -> McpError:
     try:
-        said = json.loads(refusal.body)
-    except (ValueError, RecursionError):
+        said = read_json(refusal.body)
+    except ValueError:
         said = None
     code = _text(said, "error")[:_MOST_SAID] if isinstance(said, dict) else ""
     if code and refusal.status < 500 and refusal.status != 429:  # noqa: PLR2004 - those may pass

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.clean import clean_text
+from agentcli.domain.clean import FEW_VALUES_CHARS, clean_text, read_json
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import Usage
 from agentcli.domain.ports import ModelRequest, ProviderConfig
@@ -203,11 +203,11 @@ class StreamDecoder:
 
 def _json_of(data: str) -> Any:
     """``json.loads``, in half its time where the value begins at once and ends the text."""
-    if data.startswith("{"):
+    if len(data) <= FEW_VALUES_CHARS and data.startswith("{"):
         value, end = _decode(data)
         if end == len(data):
             return value
-    return json.loads(data)
+    return read_json(data)
 
 
 class HttpProvider:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from agentcli.domain.clean import read_json
 from agentcli.domain.messages import StopReason, ThinkingPart
 from agentcli.domain.stream import (
     StreamEnd,
@@ -410,8 +411,8 @@ def _content_of(part: Value, number: int) -> tuple[Part, object] | None:
 
 def _read(arguments: object) -> object:
     try:
-        return json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
+        return read_json(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
         return arguments
 
 

@@ -7,12 +7,11 @@ go out as the JSON text of an object (HIS-5); the results of a batch follow thei
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentcli.domain.clean import clean_id, clean_name, digest
+from agentcli.domain.clean import clean_id, clean_name, digest, read_json
 from agentcli.domain.messages import (
     AssistantMessage,
     DocumentPart,
@@ -468,8 +467,8 @@ def _is_object(text: str) -> bool:
 
 def _object(text: str) -> Json | None:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = read_json(text)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

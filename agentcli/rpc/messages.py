@@ -12,12 +12,10 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from agentcli.domain.clean import is_deep
+from agentcli.domain.clean import MAX_VALUES, count_values, is_deep
 from agentcli.domain.values import frozen
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-MAX_VALUES = 1_000_000
-"""Values in one message, about: each costs some 100 bytes of memory however short it is."""
 MAX_DEPTH = 200
 READ_BYTES = 64 * 1024
 _HEAD_BYTES = 4096
@@ -91,14 +89,13 @@ def decode(line: bytes) -> Any:
     """The JSON value of ``line``; raises ``MalformedMessage``."""
     if len(line) > MAX_MESSAGE_BYTES:
         raise TooMuch(f"more than {MAX_MESSAGE_BYTES:,} bytes")
-    opened = line.count(b"[") + line.count(b"{")
-    if opened + line.count(b",") > MAX_VALUES:
+    if count_values(line) > MAX_VALUES:
         raise TooMuch(f"more than {MAX_VALUES:,} values")
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         raise MalformedMessage("not JSON") from None
-    if opened > MAX_DEPTH and is_deep(value, MAX_DEPTH):
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and is_deep(value, MAX_DEPTH):
         raise TooMuch(f"nested more than {MAX_DEPTH} deep")
     return value
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from agentcli.domain.cancel import uninterruptible
+from agentcli.domain.clean import read_json
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, causes_of
 from agentcli.domain.values import frozen
 from agentcli.wire.unpack import ACCEPTED, SLICE_BYTES, BadCoding, unpacker_for
@@ -428,8 +429,8 @@ def _events_of(document: bytes) -> list[bytes]:
     if not whole.startswith(b"["):
         return [whole]
     try:
-        found = json.loads(whole)
-    except (ValueError, RecursionError):
+        found = read_json(whole)
+    except ValueError:
         return [whole]
     return [json.dumps(each).encode() for each in found] or [b"{}"]
 

@@ -193,6 +193,31 @@ def test_a_compressed_reply_that_unpacks_to_gigabytes_is_given_up(
     only_error(done)
 
 
+@pytest.mark.parametrize("protocol", MODELS)
+def test_a_small_reply_that_holds_millions_of_values_is_given_up(work: Path, protocol: str) -> None:
+    packed = gzip.compress(b"[" + b"[]," * (5 * MB) + b"[]]")
+    assert len(packed) < MB // 10
+    with hostile(lambda: [packed], headers=JSON + b"content-encoding: gzip\r\n") as server:
+        env = env_of(server.url) | {"AGENTCLI_MODEL": MODELS[protocol]}
+        env |= {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
+        env |= {"GEMINI_API_KEY": "k", "GEMINI_BASE_URL": server.url}
+        done = Measured("run", "--timeout", "8", "go", env=env, cwd=work).ended()
+        listed = Measured("models", env=env, cwd=work).ended()
+    assert done.code in {1, 3, 75}
+    only_error(done)
+    assert listed.code == 0
+
+
+def test_arguments_that_hold_millions_of_values_go_back_to_the_model(
+    model_server: ModelServer, work: Path
+) -> None:
+    many = '{"path": [' + "[]," * (4 * MB) + "[]]}"
+    model_server.add(call("read_file", raw=many, piece=MB, id="one"), say("I see."))
+    env = agent_env(model_server, ANTHROPIC)
+    done = Measured("run", "go", env=env, cwd=work).ended()
+    assert (done.code, done.stdout) == (0, "I see.\n"), done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("status", [400, 500])
 def test_the_body_of_an_error_is_not_read_to_an_end_that_never_comes(
     work: Path, status: int

@@ -42,6 +42,8 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE | re.ASCII,
 )
 _FENCED = re.compile(r"```\w*[ \t]*(?:\n|(?=[{\[/#]))(.*?)(?:```\s*)?\Z", re.DOTALL)
+# half a second of the library's work; the longest sound calls have a tenth of it
+MAX_PIECES = 40_000
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 # What a backslash stands before in regular expressions and shell commands and never in JSON,
 # Python or C: there it can only be itself.
@@ -81,11 +83,15 @@ def unfenced(text: str) -> str:
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens in order; raises ``UnreadableText`` where they end before the text does."""
+    """The tokens in order; raises ``UnreadableText`` where they end before the text does.
+
+    So do more than ``MAX_PIECES`` (SEC-13).
+    """
     held: tuple[str, str, int, int] | None = None
-    position = 0
+    position = number = 0
     while position < len(text):
-        match = _TOKEN.match(text, position)
+        match = _TOKEN.match(text, position) if number < MAX_PIECES else None
+        number += 1
         if match is None or match.lastgroup is None:
             if held is not None:
                 yield _token(*held, is_key=False)
@@ -183,8 +189,6 @@ def _as_double_quoted(found: re.Match[str]) -> str:
 
 log = logging.getLogger(__name__)
 
-# half a second of the library's work; the longest sound calls have a tenth of it
-MAX_PIECES = 40_000
 MAX_CHARS = 4_000_000
 _CLOSERS = frozenset(CLOSER_OF.values())
 _EMPTY_OBJECT_PIECES = 2
@@ -216,7 +220,7 @@ def repair_json(text: str, *, may_be_cut: bool) -> dict[str, Any] | list[Any] | 
 
 def _repaired(text: str, *, may_be_cut: bool) -> dict[str, Any] | list[Any] | None:
     try:
-        pieces = _pieces(text)
+        pieces = list(tokens(text))
         value, missing = _only_value(pieces)
         if missing:
             _require_whole_end(value[-1], text, may_be_cut=may_be_cut)
@@ -245,15 +249,6 @@ def _object_in_prose(text: str) -> str:
     except UnreadableText:
         return ""
     return text[start:end] if end and _PROSE_AFTER.fullmatch(text[end:].strip()) else ""
-
-
-def _pieces(text: str) -> list[Token]:
-    found = []
-    for token in tokens(text):
-        found.append(token)
-        if len(found) > MAX_PIECES:
-            raise _NotRepairable
-    return found
 
 
 def _only_value(pieces: Sequence[Token]) -> tuple[Sequence[Token], str]:

@@ -12,7 +12,6 @@ built in have theirs below.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -22,6 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from agentcli import __version__
+from agentcli.domain.clean import read_json
 from agentcli.domain.errors import AgentError
 from agentcli.domain.ports import ProviderConfig
 from agentcli.providers._errors import (
@@ -153,8 +153,8 @@ class ServerClient:
                 is_direct=self._is_direct,
             )
         try:
-            return json.loads(content)
-        except (ValueError, RecursionError):
+            return read_json(content)
+        except ValueError:
             what = "answered with something that is not JSON"
             raise network_error(endpoint, what, endpoint.address_advice) from None
 
@@ -395,8 +395,8 @@ def fetch_catalogue(url: str, etag: str, today: str) -> str | None:
         what = f"answered with status {refusal.status}"
         raise network_error(endpoint, what, "try again later, or set models_url") from None
     try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):
+        value = read_json(content)
+    except ValueError:
         value = None
     lines = list(_catalogue_lines(value))
     if not lines:
