@@ -35,32 +35,6 @@ _INVISIBLE = LazyPattern(
 )
 
 
-MAX_VALUES = 1_000_000
-"""Values in one JSON text, about: each costs some 100 bytes of memory however short it is."""
-FEW_VALUES_CHARS = 100_000
-"""A text that is no longer holds no more values than that; the others are counted first."""
-
-
-def read_json(text: str | bytes) -> Any:
-    """The value of a JSON text from outside, in memory of a bound (SEC-13).
-
-    Raises ``ValueError`` for anything else, with what is wrong where it is only too much.
-    """
-    if len(text) > FEW_VALUES_CHARS and count_values(text) > MAX_VALUES:
-        raise ValueError(f"more than {MAX_VALUES:,} values")
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def count_values(text: str | bytes) -> int:
-    """How many values a JSON text holds at most."""
-    if isinstance(text, str):
-        return text.count("[") + text.count("{") + text.count(",")
-    return text.count(b"[") + text.count(b"{") + text.count(b",")
-
-
 def clean_text(text: str) -> str:
     """``text`` without what no provider takes: lone surrogates and NUL become U+FFFD."""
     if "\0" in text:
@@ -174,6 +148,27 @@ def _clean_number(value: Any) -> Any:
 # --- JSON from outside (HIS-5, HIS-8) ------------------------------------------------------------
 
 MAX_JSON_DEPTH = 100
+MAX_VALUES = 1_000_000
+"""Values in one JSON text, about: each costs some 100 bytes of memory however short it is."""
+FEW_VALUES_CHARS = 100_000
+"""A text that is no longer holds no more values than that; the others are counted first."""
+
+
+def read_json(text: str | bytes, **options: Any) -> Any:
+    """``json.loads`` in memory of a bound (SEC-13); raises ``ValueError`` for all that is wrong."""
+    if len(text) > FEW_VALUES_CHARS and count_values(text) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES:,} values")
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def count_values(text: str | bytes) -> int:
+    """How many values a JSON text holds at most."""
+    if isinstance(text, str):
+        return text.count("[") + text.count("{") + text.count(",")
+    return text.count(b"[") + text.count(b"{") + text.count(b",")
 
 
 def loads(text: str, *, raw_controls: bool = False) -> Any:
@@ -183,12 +178,7 @@ def loads(text: str, *, raw_controls: bool = False) -> Any:
     integer too long to print, no nesting deeper than ``MAX_JSON_DEPTH`` levels.
     ``raw_controls`` lets line ends and other control characters stand unescaped in strings.
     """
-    try:
-        value = json.loads(
-            text, strict=not raw_controls, parse_constant=_not_json, parse_float=_finite
-        )
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    value = read_json(text, strict=not raw_controls, parse_constant=_not_json, parse_float=_finite)
     if is_deep(value, MAX_JSON_DEPTH):
         raise ValueError("nested too deeply")
     return value
