@@ -150,7 +150,8 @@ class ProjectMap:
                 raise MapDamaged("the map was damaged", "ask again: it is made again") from error
             if is_busy(error):
                 raise MapFailed("another process is writing the map", "ask again") from error
-            advice = f"delete {self.directory}: it is made again"
+            is_map = isinstance(error, sqlite3.Error)
+            advice = f"delete {self.directory}: it is made again" if is_map else ""
             raise MapFailed(f"the map cannot be used: {error}", advice) from error
 
     async def _pass(self, cancel: CancelToken) -> None:

@@ -14,11 +14,13 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.config.redaction import Redactor
 from agentcli.domain.cancel import uninterruptible
+from agentcli.domain.clean import clean_text
 from agentcli.domain.errors import UsageError
 from agentcli.domain.messages import (
     ADDED_BY_HOOK,
@@ -33,10 +35,10 @@ from agentcli.domain.tool_ports import MemoryChange
 from agentcli.store.memory import (
     Fact,
     MemoryFiles,
+    editable,
     fact_text,
-    read_file,
     topic_name,
-    write_file,
+    write_files,
 )
 
 if TYPE_CHECKING:
@@ -61,8 +63,17 @@ _FILLER = re.compile(
     r"[ ,]*(?:\b(?:this|that|dass|it|for later|for next time|for (?:this|the) project|forever"
     r"|please|bitte|to)\b|:| - )"
 )
-_TELLS = re.compile(r"(?i)\b(?:pass(?:word|phrase|wort)|pin|secret|token|api[ _-]?key)\b")
-_GIVEN = re.compile(r"(?i)\b(?:pass(?:word|phrase|wort)|pin)\b\s*(?:is|ist|=|:)\s*\S")
+_PHRASE = r"(?i)(?<![a-z])(?:pass(?:word|wd|phrase|wort)|kennwort|pin"
+_TELLS = re.compile(
+    rf"{_PHRASE}|pass|secret|token|credential|login|pat"
+    r"|(?:api|access|account|deploy|private|signing)[ _-]?key)s?(?![a-z])"
+)
+_GIVEN = re.compile(
+    rf"{_PHRASE})(?![a-z])(?:\s+(?:at|for|of|on|to|f\u00fcr|von)\s+\S+){{0,2}}"
+    r"\s*(?:is|ist|lautet|=|:)\s*\S|\bpass[:=]"
+)
+_VALUES = re.compile("[\\s=:,;\"']+")
+_OF_PATHS = ("/", "~", "./")
 _LEAST_SHARED = 0.34
 _LONG = 4
 
@@ -136,6 +147,7 @@ class SessionMemory:
         """``said`` are the messages of the user, which grow; ``secrets`` are never kept."""
         self.files = MemoryFiles(base, cwd)
         self.written: set[Path] = set()
+        self._listed: tuple[list[Fact], list[Fact]] = ([], [])
         self._session_id = session_id
         self._secrets = secrets
         self._keeper = keeper
@@ -159,10 +171,8 @@ class SessionMemory:
         if not SaidByUser(self._messages).has_said(text):
             return self._wait(self._new(text, topic))
         fact = self._new(text, topic)
-        self.files.add(fact)
-        waiting = (each for each in self.files.waiting() if each.text == text)
-        for each in list(waiting):
-            self.files.remove_waiting(each)
+        waiting = [each for each in self.files.waiting() if each.text == text]
+        self.files.change(new=[fact], answered=waiting)
         return MemoryChange("Remembered; the next session knows.", _diff((), (fact,)), "remembered")
 
     def _correct(self, text: str, topic: str) -> MemoryChange:
@@ -170,25 +180,24 @@ class SessionMemory:
         if not SaidByUser(self._messages).has_said(text):
             return self._wait(self._new(text, old.topic, old.text))
         fact = self._new(text, topic or old.topic)
-        self.files.remove(old)
-        self.files.add(fact)
+        self.files.change([old], [fact])
         return MemoryChange("Corrected.", _diff((old,), (fact,)), "corrected")
 
     def _forget(self, text: str, _topic: str) -> MemoryChange:
         waiting = [each for each in self.files.waiting() if each.text == text]
         if waiting:
-            self.files.remove_waiting(waiting[0])
+            self.files.change(answered=waiting[:1])
             return MemoryChange("Forgotten.", _diff(waiting[:1], ()), "forgotten")
         old = self._nearest(text, self.files.facts())
         if not SaidByUser(self._messages).has_named(old.text):
             raise UsageError("the user has not spoken of that fact", "they can: /memory forget")
-        self.files.remove(old)
+        self.files.change([old])
         return MemoryChange("Forgotten.", _diff((old,), ()), "forgotten")
 
     def _wait(self, fact: Fact) -> MemoryChange:
         if any(fact.text == each.text for each in self.files.waiting()):
             return MemoryChange("That waits for the user's yes already.", "", "unconfirmed")
-        self.files.add_waiting(fact)
+        self.files.change(waiting=[fact])
         told = (
             "Kept as unconfirmed: the user has not said it in these words. No session is told of it"
             " until the user confirms it with /memory confirm. Say so, briefly."
@@ -219,7 +228,8 @@ class SessionMemory:
         fact = fact_text(text)
         redactor = Redactor()
         redactor.add(self._secrets())
-        is_told = _TELLS.search(fact) and any(is_secret(word) for word in fact.split())
+        values = (each for each in _VALUES.split(fact) if not each.startswith(_OF_PATHS))
+        is_told = _TELLS.search(fact) and any(map(is_secret, values))
         if redactor.redact(fact) != fact or _GIVEN.search(fact) or is_told:
             raise UsageError("secrets are not remembered", "name where it is kept instead")
         return fact
@@ -257,34 +267,39 @@ class SessionMemory:
 
     async def listed(self) -> tuple[list[Fact], list[Fact]]:
         """What holds, and what waits for a yes."""
-        return await asyncio.to_thread(lambda: (self.files.facts(), self.files.waiting()))
+        self._listed = await asyncio.to_thread(lambda: (self.files.facts(), self.files.waiting()))
+        return self._listed
 
     # --- the user's own hand -----------------------------------------------------------------
 
     async def confirm(self, numbers: list[int]) -> list[Fact]:
-        """What waits under these numbers, from 1, holds from now on; all without numbers."""
+        """What waits under these numbers, from 1, holds from now on; all without numbers.
+
+        The numbers are those of what was ``listed`` last; "all" is all of that.
+        """
         async with self._locked():
-            waiting = self._chosen(await asyncio.to_thread(self.files.waiting), numbers)
-            for fact in waiting:
-                await asyncio.to_thread(self.files.confirm, fact)
-        return waiting
+            waiting = await asyncio.to_thread(self.files.waiting)
+            chosen = self._chosen(waiting, numbers, self._listed[1])
+            await asyncio.to_thread(self.files.confirm, chosen)
+        return chosen
 
     async def forget(self, text: str) -> Fact | None:
         """Take out a fact of these words, or what waits under ``uN``; ``None``: there is none."""
         async with self._locked():
-            waiting, facts = self.files.waiting(), self.files.facts()
+            waiting = await asyncio.to_thread(self.files.waiting)
+            facts = await asyncio.to_thread(self.files.facts)
             if re.fullmatch(r"u\d+", text):
-                (chosen,) = self._chosen(waiting, [int(text[1:])])
-                await asyncio.to_thread(self.files.remove_waiting, chosen)
+                (chosen,) = self._chosen(waiting, [int(text[1:])], self._listed[1])
+                await asyncio.to_thread(partial(self.files.change, answered=[chosen]))
                 return chosen
             if text.isdecimal():
-                (chosen,) = self._chosen(facts, [int(text)])
+                (chosen,) = self._chosen(facts, [int(text)], self._listed[0])
             else:
                 try:
                     chosen = self._nearest(text, facts)
                 except UsageError:
                     return None
-            await asyncio.to_thread(self.files.remove, chosen)
+            await asyncio.to_thread(self.files.change, [chosen])
             return chosen
 
     async def join(self) -> str:
@@ -303,22 +318,35 @@ class SessionMemory:
         if topic and (not name or not path.exists()):
             there = ", ".join(each.stem for each in self.files.topics()) or "none"
             raise UsageError(f"there is no topic {topic!r}", f"there are: {there}")
-        return await asyncio.to_thread(read_file, path)
+        found = await asyncio.to_thread(editable, path)
+        if clean_text(found) != found:
+            raise UsageError("the file is not UTF-8", f"open {path} in an editor")
+        return found
 
     async def replace(self, topic: str, before: str, after: str) -> None:
         """Let the file be ``after``. Raises ``UsageError`` where it is no longer ``before``."""
         async with self._locked():
             path = self.files.path_of(topic_name(topic))
-            if await asyncio.to_thread(read_file, path) != before:
+            if await asyncio.to_thread(editable, path) != before:
                 raise UsageError("it has changed meanwhile", "edit it again; nothing was changed")
             await asyncio.to_thread(self.files.register)
-            await asyncio.to_thread(write_file, path, after)
+            await asyncio.to_thread(write_files, {path: after})
 
     @staticmethod
-    def _chosen(facts: list[Fact], numbers: list[int]) -> list[Fact]:
-        if not all(1 <= number <= len(facts) for number in numbers):
+    def _chosen(facts: list[Fact], numbers: list[int], listed: list[Fact]) -> list[Fact]:
+        """Those of ``facts`` under the numbers that the user has seen; what has come has the next.
+
+        Another session may have changed them meanwhile.
+        """
+        if not numbers:
+            return [fact for fact in listed if fact in facts] if listed else facts
+        known = [*listed, *(fact for fact in facts if fact not in listed)]
+        if not all(1 <= number <= len(known) for number in numbers):
             raise UsageError("there is no fact of that number", "/memory shows the numbers")
-        return [facts[number - 1] for number in numbers] if numbers else facts
+        chosen = list(dict.fromkeys(known[number - 1] for number in numbers))
+        if not all(fact in facts for fact in chosen):
+            raise UsageError("that fact is no longer there", "/memory shows what is")
+        return chosen
 
 
 def _diff(old: tuple[Fact, ...] | list[Fact], new: tuple[Fact, ...]) -> str:

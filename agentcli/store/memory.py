@@ -15,6 +15,7 @@ followed; no git is run, since a repository's configuration can run programs (SE
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -43,7 +44,8 @@ MAX_FACTS = 2_000
 MAX_FILE_BYTES = 1024 * 1024
 MAX_TOPIC_CHARS = 24
 _MAX_CONFIG_BYTES = 256 * 1024
-_MAX_PROJECTS = 10_000
+_MAX_PROJECTS, _MAX_PROJECTS_BYTES = 10_000, 16 * 1024 * 1024
+_TEMPORARY, _PROJECTS = ".memory-", "projects.json"
 _MAX_PLACES, _MAX_COMMITS, _MAX_MARKS, _MAX_PACKS = 20, 20, 16, 2_000
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PACKED = re.compile(r"^[0-9a-f]{40,64} (refs/remotes/\S+)$", re.MULTILINE)
@@ -85,6 +87,9 @@ def fact_text(text: str) -> str:
         raise ValueError("a fact has a text")
     if len(fact) > MAX_FACT_CHARS:
         raise ValueError(f"a fact has {MAX_FACT_CHARS} characters at most; keep what matters")
+    dated = Fact(fact, "2000-01-01", "session")
+    if _facts(dated.line()) != [dated]:
+        raise ValueError("a fact looks like no link and has no date and session of its own")
     return fact
 
 
@@ -145,31 +150,21 @@ class MemoryFiles:
         return here or next((name for name, row in known.items() if place.is_moved(row)), "")
 
     def _projects(self) -> dict[str, ProjectRow]:
-        try:
-            rows = json.loads(read_file(self._base / "projects.json") or "{}")
-        except (ValueError, RecursionError):
-            return {}
-        if not isinstance(rows, dict):
-            return {}
-        good = re.compile(r"[\w.-]{1,80}")
-        return {
-            name: ProjectRow.of(row)
-            for name, row in rows.items()
-            if isinstance(row, dict) and good.fullmatch(name) and name.strip(".")
-        }
+        return _projects(read_file(self._base / _PROJECTS, _MAX_PROJECTS_BYTES)) or {}
 
     # --- reading -----------------------------------------------------------------------------
 
     def prompt(self) -> str:
         """The index as it stands in the prompt; empty where nothing is known."""
         text = read_file(self.index).replace(_HEAD, "", 1).strip()
-        lines = [_visible(line) for line in text.splitlines() if line.strip()]
-        if len(lines) <= MAX_LINES and sum(map(len, lines)) + len(lines) <= MAX_CHARS:
-            return "\n".join(lines)
+        lines = [line for line in text.splitlines() if line.strip()]
+        shown = [_visible(line[: MAX_CHARS + 1]) for line in lines[:MAX_LINES]]
+        if len(lines) <= MAX_LINES and sum(map(len, shown)) + len(shown) <= MAX_CHARS:
+            return "\n".join(shown)
         more = f"more lines: read_file {clean_text(str(self.index))})"
         kept: list[str] = []
         size = len(f"({len(lines)} {more}")
-        for line in lines[: MAX_LINES - 1]:
+        for line in shown[: MAX_LINES - 1]:
             size += len(line) + 1
             if size > MAX_CHARS:
                 break
@@ -178,7 +173,7 @@ class MemoryFiles:
 
     def facts(self) -> list[Fact]:
         """All that holds, the index first."""
-        found = _facts(read_file(self.index))
+        found = [replace(fact, topic="") for fact in _facts(read_file(self.index))]
         for path in self.topics():
             found += [replace(fact, topic=path.stem) for fact in _facts(read_file(path))]
         return found
@@ -203,11 +198,16 @@ class MemoryFiles:
                 _private(directory)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             handle = os.open(self._base / ".lock", flags, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(handle)
-            return None
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for directory in (self._base, self.directory, self.unconfirmed.parent):
+                    for left in directory.glob(f"{_TEMPORARY}*"):  # by a writer that was killed
+                        left.unlink(missing_ok=True)
+            except OSError as error:
+                os.close(handle)
+                if error.errno != errno.EWOULDBLOCK:
+                    raise
+                return None
         return handle
 
     def path_of(self, topic: str) -> Path:
@@ -224,7 +224,11 @@ class MemoryFiles:
         return self.claimed
 
     def _let_belong(self, name: str, key: str) -> None:
-        known = self._projects()
+        file = self._base / _PROJECTS
+        rows = _projects(text := editable(file, _MAX_PROJECTS_BYTES))
+        if rows is None:  # the projects are found again by where they are
+            write_files({file.with_suffix(".damaged"): text})
+        known = rows or {}
         old = known.get(name, ProjectRow(key))
         others = {each: mark for each, mark in old.places.items() if each != self._place.key}
         places = {**others, self._place.key: self._place.mark()}
@@ -238,60 +242,82 @@ class MemoryFiles:
             kept = {at: mark for at, mark in other.places.items() if at != self._place.key}
             known[each] = replace(other, places=kept)
         known[name] = row
-        rows = {each: asdict(one) for each, one in known.items()}
-        write_file(self._base / "projects.json", json.dumps(rows, indent=1) + "\n")
+        write_files({file: json.dumps({each: asdict(one) for each, one in known.items()}) + "\n"})
 
-    def add(self, fact: Fact) -> None:
-        """One more fact that holds. Raises ``PersistenceError``, ``ValueError`` if it is full."""
+    def change(
+        self,
+        gone: Sequence[Fact] = (),
+        new: Sequence[Fact] = (),
+        *,
+        answered: Sequence[Fact] = (),
+        waiting: Sequence[Fact] = (),
+    ) -> None:
+        """Add ``new`` to what holds and ``waiting`` to what waits, take out the other two.
+
+        All of it or nothing; after a kill it can be done again. Raises ``PersistenceError``,
+        ``ValueError`` where there is no more room.
+        """
         self.register()
-        path = self.path_of(fact.topic)
-        text = read_file(path) or (_HEAD if not fact.topic else f"# {fact.topic}\n\n")
-        _check_room(text)
-        write_file(path, f"{text.rstrip()}\n{_gap(text)}{fact.line()}\n")
-        if fact.topic:
-            self._link(fact.topic)
+        texts: dict[Path, str] = {}  # in the order in which they are replaced
+        topics = dict.fromkeys(fact.topic for fact in (*new, *gone) if fact.topic)
+        index = [self.index] if topics else []
+        for path in (*map(self._file_of, new), *index, *map(self._file_of, gone)):
+            texts[path] = texts[path] if path in texts else editable(path)
+        for fact in gone:
+            texts[self._file_of(fact)] = _without(texts[self._file_of(fact)], fact)
+        for fact in new:
+            text = texts[self._file_of(fact)] or (f"# {fact.topic}\n\n" if fact.topic else _HEAD)
+            if fact.text not in {each.text for each in _facts(text)}:  # a kill came before the rest
+                texts[self._file_of(fact)] = _with(text, fact.line())
+        for topic in topics:
+            texts[self.index] = self._linked(texts[self.index] or _HEAD, topic, texts)
+        if answered or waiting:
+            text = editable(self.unconfirmed) or "# Not confirmed: no session is told of it\n\n"
+            for fact in answered:
+                text = _without(text, fact)
+            for fact in waiting:
+                text = _with(text, fact.line(is_confirmed=False))
+            texts[self.unconfirmed] = text
+        write_files(texts)
 
-    def add_waiting(self, fact: Fact) -> None:
-        """One that the user has not said."""
-        self.register()
-        text = read_file(self.unconfirmed) or "# Not confirmed: no session is told of it\n\n"
-        _check_room(text)
-        line = fact.line(is_confirmed=False)
-        write_file(self.unconfirmed, f"{text.rstrip()}\n{_gap(text)}{line}\n")
+    def _file_of(self, fact: Fact) -> Path:
+        return self.path_of(fact.topic)
 
-    def remove(self, fact: Fact) -> None:
-        """Take out one that holds."""
-        path = self.path_of(fact.topic)
-        write_file(path, _without(read_file(path), replace(fact, topic="").line()))
-        if fact.topic:
-            self._link(fact.topic)
+    def confirm(self, facts: Sequence[Fact]) -> None:
+        """Let these that wait hold, each in place of what it corrects."""
+        known = {fact.text: fact for fact in self.facts()}
+        gone = [known[fact.old] for fact in facts if fact.old in known]
+        self.change(gone, [replace(fact, old="") for fact in facts], answered=facts)
 
-    def remove_waiting(self, fact: Fact) -> None:
-        """Take out one that waits."""
-        line = fact.line(is_confirmed=False)
-        write_file(self.unconfirmed, _without(read_file(self.unconfirmed), line))
-
-    def confirm(self, fact: Fact) -> None:
-        """Let one that waits hold, in place of what it corrects."""
-        old = next((each for each in self.facts() if fact.old and each.text == fact.old), None)
-        if old is not None:
-            self.remove(old)
-        self.add(replace(fact, old=""))
-        self.remove_waiting(fact)
-
-    def _link(self, topic: str) -> None:
-        """The line of the index that names ``topic``."""
-        count = len(_facts(read_file(self.path_of(topic))))
-        text = read_file(self.index) or _HEAD
+    def _linked(self, index: str, topic: str, texts: Mapping[Path, str]) -> str:
+        """The index with the line that names ``topic``."""
+        count = len(_facts(texts[self.path_of(topic)]))
         start = f"- [{topic}]({topic}.md)"
         what = f"{start}: {count} fact{'' if count == 1 else 's'}, read {self.path_of(topic)}"
-        lines = text.rstrip("\n").split("\n")
+        lines = index.rstrip("\n").split("\n")
         at = next((n for n, line in enumerate(lines) if line.startswith(start)), None)
         if at is not None:
             lines[at : at + 1] = [what] if count else []
-        elif count:
-            lines += ["", what] if lines[-1].startswith("#") else [what]
-        write_file(self.index, "\n".join(lines).rstrip("\n") + "\n")
+            return "\n".join(lines).rstrip("\n") + "\n"
+        return _with(index, what) if count else index
+
+
+def _projects(text: str) -> dict[str, ProjectRow] | None:
+    """The projects by their names; ``None`` where that is no list of them."""
+    try:
+        rows = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    good = re.compile(r"[\w.-]{1,80}")
+    return (
+        {
+            name: ProjectRow.of(row)
+            for name, row in rows.items()
+            if isinstance(row, dict) and good.fullmatch(name) and name.strip(".")
+        }
+        if isinstance(rows, dict)
+        else None
+    )
 
 
 def search_memory(base: Path, text: str, limit: int) -> list[tuple[str, str, bool]]:
@@ -321,20 +347,24 @@ def _facts(text: str) -> list[Fact]:
     return found
 
 
-def _without(text: str, line: str) -> str:
-    lines = text.split("\n")
-    if line in lines:
-        lines.remove(line)
-    return "\n".join(lines)
+def _without(text: str, fact: Fact) -> str:
+    """Without the line of ``fact``, however it ends; where it stands tells its topic."""
+    lines = text.splitlines(keepends=True)
+    wanted = replace(fact, topic="")
+    for number, line in enumerate(lines):
+        if [replace(each, topic="") for each in _facts(_decoded(_encoded(line)))] == [wanted]:
+            del lines[number]
+            break
+    return "".join(lines)
 
 
-def _gap(text: str) -> str:
-    return "\n" if text.rstrip().rpartition("\n")[2].startswith("#") else ""
-
-
-def _check_room(text: str) -> None:
-    if text.count("\n- ") >= MAX_FACTS:
-        raise ValueError(f"{MAX_FACTS} facts are kept at most: forget what no longer holds")
+def _with(text: str, line: str) -> str:
+    """With one line more. Raises ``ValueError`` where there is no room for it."""
+    gap = "\n" if text.rstrip().rpartition("\n")[2].startswith("#") else ""
+    found = f"{text.rstrip()}\n{gap}{line}\n"
+    if found.count("\n- ") > MAX_FACTS or len(_encoded(found)) > MAX_FILE_BYTES:
+        raise ValueError(f"no more than {MAX_FACTS} facts are kept: forget what no longer holds")
+    return found
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -343,34 +373,66 @@ def _check_room(text: str) -> None:
 def read_file(path: Path, limit: int = MAX_FILE_BYTES) -> str:
     """The text of a regular file, at most ``limit`` bytes; empty where there is none."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return _decoded(_bytes(path, limit))
     except (OSError, ValueError):
         return ""
+
+
+def editable(path: Path, limit: int = MAX_FILE_BYTES) -> str:
+    """All of a file that is going to be replaced, to the byte; empty where there is none.
+
+    Raises ``PersistenceError``: what cannot be read would be lost.
+    """
+    with _told(path, "read"):
+        try:
+            data = _bytes(path, limit + 1)
+        except FileNotFoundError:
+            return ""
+        if len(data) > limit:
+            raise OSError(errno.EFBIG, f"it is larger than {limit:,} bytes; shorten it by hand")
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(path: Path, limit: int) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return ""
-        return file.read(limit).decode("utf-8", "replace")
+            raise OSError(errno.EINVAL, "it is no file")
+        return file.read(limit)
 
 
-def write_file(path: Path, text: str) -> None:
-    """Replace ``path``, 0600, at one moment. Raises ``PersistenceError``."""
-    temporary = ""
-    with _told(path):
-        if path.is_symlink():
-            raise OSError(0, "it is a link")
-        try:
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".memory-")
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                os.fchmod(handle, 0o600)
-                file.write(text)
-                file.flush()
-                os.fsync(handle)
-            Path(temporary).replace(path)
-        except BaseException:
-            if temporary:
-                with contextlib.suppress(OSError):
-                    Path(temporary).unlink()
-            raise
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def write_files(texts: Mapping[Path, str]) -> None:
+    """Replace these files, 0600, each at one moment and in this order: all of them or none.
+
+    Raises ``PersistenceError``.
+    """
+    made: dict[Path, Path] = {}
+    try:
+        for path, text in texts.items():
+            with _told(path):
+                handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+                made[path] = Path(temporary)
+                with os.fdopen(handle, "wb") as file:
+                    os.fchmod(handle, 0o600)
+                    file.write(_encoded(text))
+                    file.flush()
+                    os.fsync(handle)
+        for path, temporary_path in made.items():
+            with _told(path):
+                temporary_path.replace(path)
+    except BaseException:
+        for left in made.values():
+            with contextlib.suppress(OSError):
+                left.unlink(missing_ok=True)
+        raise
 
 
 def _private(directory: Path) -> None:
@@ -379,12 +441,12 @@ def _private(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _told(path: Path, what: str = "write") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise PersistenceError(f"cannot write {path}: {reason}", "nothing was changed") from error
+        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
+        raise PersistenceError(f"cannot {what} {path}: {reason}") from error
 
 
 # --- which project it is -------------------------------------------------------------------------

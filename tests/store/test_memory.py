@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,15 @@ import pytest
 from agentcli.domain.errors import PersistenceError
 from agentcli.store.memory import (
     MAX_CHARS,
+    MAX_FACTS,
+    MAX_FILE_BYTES,
     MAX_LINES,
     Fact,
     MemoryFiles,
     read_file,
     search_memory,
     topic_name,
-    write_file,
+    write_files,
 )
 
 REMOTE = "git@example.com:team/app.git"
@@ -60,7 +64,7 @@ class Memories:
         files = self.at(place)
         handle = files.try_lock()
         assert handle is not None
-        files.add(Fact(text, "2026-01-01", "s1"))
+        files.change(new=[Fact(text, "2026-01-01", "s1")])
         os.close(handle)
         return files
 
@@ -219,8 +223,8 @@ def test_hostile_files_are_bounded_cleaned_and_not_followed(
         assert files.prompt() == ""
     files.index.unlink()
     files.index.symlink_to(secret)
-    with pytest.raises(PersistenceError, match="link"):
-        files.add(Fact("more"))
+    with pytest.raises(PersistenceError, match="it is a link"):
+        files.change(new=[Fact("more")])
     assert secret.read_text() == "- stolen\n"
     files.path_of("loop").symlink_to("loop.md")
     assert read_file(files.path_of("loop")) == ""
@@ -232,8 +236,8 @@ def test_topics_stand_in_the_index_and_are_searched_with_all_projects(
     memories: Memories, tmp_path: Path
 ) -> None:
     files = memories.tell(tmp_path)
-    files.add(Fact("deploys on Mondays", "2026-01-02", "s2", "release plan".replace(" ", "-")))
-    files.add_waiting(Fact("deploys on Sundays", "2026-01-03", "s3", "release-plan"))
+    files.change(new=[Fact("deploys on Mondays", "2026-01-02", "s2", "release-plan")])
+    files.change(waiting=[Fact("deploys on Sundays", "2026-01-03", "s3", "release-plan")])
     assert "- [release-plan](release-plan.md): 1 fact, read " in files.prompt()
     assert "Monday" not in files.prompt()
     assert [fact.topic for fact in files.facts()] == ["", "release-plan"]
@@ -241,11 +245,9 @@ def test_topics_stand_in_the_index_and_are_searched_with_all_projects(
     assert [(text[:17], holds) for _, text, holds in found] == [
         ("deploys on Monday", True), ("deploys on Sunday", False),
     ]  # fmt: skip
-    (waiting,) = files.waiting()
-    files.confirm(waiting)
+    files.confirm(files.waiting())
     assert (files.waiting(), len(files.facts())) == ([], 3)
-    for fact in files.facts()[1:]:
-        files.remove(fact)
+    files.change(files.facts()[1:])
     assert "release-plan" not in files.prompt()
     assert topic_name("../../Etc/passwd") == "etc-passwd"
 
@@ -261,10 +263,130 @@ def test_deleting_the_data_loses_nothing_but_the_data(memories: Memories, tmp_pa
     assert len(rows) == 1
 
 
+@pytest.mark.spec("MEM-1", "OPS-1")
+def test_a_change_is_made_whole_or_not_at_all(memories: Memories, tmp_path: Path) -> None:
+    """On a disk that takes small files but no large one, as a full one does."""
+    files = memories.tell(tmp_path)
+    old = Fact("old " * 100, "2026-01-01", "s1", "topic")
+    files.change(new=[old])
+    files.change(waiting=[Fact("new", "2026-01-01", "s1", "other", old.text)])
+    before = _contents(memories.base)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in (30, 100, files.index.stat().st_size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit[1]))
+        try:
+            with pytest.raises(PersistenceError, match="File too large"):
+                files.confirm(files.waiting())
+            with pytest.raises(PersistenceError, match="File too large"):
+                files.change([old], [Fact("more " * 100, "2026-01-01", "s1")])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert _contents(memories.base) == before
+    files.confirm(files.waiting())
+    assert [fact.text for fact in files.facts()] == ["fact", "new"]
+    assert "topic.md" not in files.prompt()
+
+
+def _contents(base: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from agentcli.store.memory import Fact, MemoryFiles
+files, at = MemoryFiles(Path(sys.argv[1]), Path(sys.argv[2])), int(sys.argv[3])
+plain = Path.replace
+def replace(self, target):
+    global at
+    if not at:
+        os.kill(os.getpid(), 9)
+    at -= 1
+    return plain(self, target)
+Path.replace = replace
+assert files.try_lock() is not None
+files.confirm(files.waiting())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("MEM-1", "REC-3")
+def test_a_kill_at_every_write_loses_no_fact_and_leaves_no_file(
+    memories: Memories, tmp_path: Path
+) -> None:
+    files = memories.tell(tmp_path)
+    old = Fact("old", "2026-01-01", "s1", "topic")
+    files.change(new=[old], waiting=[Fact("new", "2026-01-01", "s1", "other", "old")])
+    words = (sys.executable, "-c", KILLED, str(memories.base), str(tmp_path))
+    for number in range(10):
+        done = subprocess.run((*words, str(number)), check=False)
+        known = [fact.text for fact in files.facts()]
+        assert {"fact"} < {*known} <= {"fact", "old", "new"}
+        assert "new" in known or files.waiting()
+        if not done.returncode:
+            break
+        assert done.returncode == -9
+    assert (known, files.waiting()) == (["fact", "new"], [])
+    assert not [path for path in memories.base.rglob(".memory-*")]
+    assert "other.md" in files.prompt()
+    assert "topic.md" not in files.prompt()
+
+
+@pytest.mark.spec("MEM-1", "OPS-1")
+def test_what_cannot_be_read_whole_is_not_replaced(memories: Memories, tmp_path: Path) -> None:
+    files = memories.tell(tmp_path)
+    kept = files.index.read_bytes()
+    files.index.write_bytes(kept.replace(b"\n", b"\r\n") + b"- caf\xe9\r\n- my\x0bown\r\n")
+    files.change(new=[Fact("more", "2026-01-02", "s2")])
+    assert b"- caf\xe9\r\n- my\x0bown\n- more (" in files.index.read_bytes()
+    files.change([fact for fact in files.facts() if fact.text in {"fact", "caf\ufffd"}])
+    assert [fact.text for fact in files.facts()] == ["my", "more"]
+    files.index.write_bytes(b"- line\n" * (MAX_FILE_BYTES // 7 + 1))
+    with pytest.raises(PersistenceError, match=r"larger than 1,048,576 bytes"):
+        files.change(new=[Fact("more")])
+    assert len(files.prompt()) <= MAX_CHARS
+    files.index.unlink()
+    for full in (b"x" * (MAX_FILE_BYTES - 9), b"\n- x" * MAX_FACTS):
+        files.path_of("full").write_bytes(full)
+        with pytest.raises(ValueError, match="forget what no longer holds"):
+            files.change(new=[Fact("more", "2026-01-02", "s2", "full")])
+        assert files.path_of("full").read_bytes() == full
+    assert not files.index.exists()
+    files.index.mkdir()
+    with pytest.raises(PersistenceError, match="cannot read"):
+        files.change(new=[Fact("more")])
+    assert files.prompt() == ""
+
+
+@pytest.mark.spec("MEM-1", "OPS-1")
+@pytest.mark.parametrize("damage", [b"{", b"[]", b"\xff" * 9, b"[" * 100_000])
+def test_a_damaged_list_of_projects_is_kept_aside(
+    memories: Memories, tmp_path: Path, damage: bytes
+) -> None:
+    memories.tell(tmp_path)
+    projects = memories.base / "projects.json"
+    projects.write_bytes(damage)
+    assert memories.knows(tmp_path)
+    memories.tell(tmp_path, "again")
+    assert (memories.base / "projects.damaged").read_bytes() == damage
+    assert len(json.loads(projects.read_text())) == 1
+
+
+@pytest.mark.spec("MEM-1")
+def test_thousands_of_projects_are_all_found_again(memories: Memories, tmp_path: Path) -> None:
+    memories.tell(tmp_path)
+    projects = memories.base / "projects.json"
+    (row,) = json.loads(projects.read_text()).values()
+    rows = {f"p{n}": {**row, "key": f"dir:/{n}", "places": {}} for n in range(20_000)}
+    projects.write_text(json.dumps({**rows, **json.loads(projects.read_text())}))
+    assert projects.stat().st_size > MAX_FILE_BYTES
+    assert memories.knows(tmp_path)
+
+
 def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
     place = tmp_path / "full"
     place.mkdir(mode=0o500)
     if os.access(place, os.W_OK):
         place = tmp_path / "missing"
     with pytest.raises(PersistenceError, match="cannot write"):
-        write_file(place / "x.md", "text")
+        write_files({place / "x.md": "text"})

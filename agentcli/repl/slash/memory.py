@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from agentcli.domain.errors import UsageError
@@ -54,9 +55,14 @@ async def _confirm(chat: Chat, rest: str) -> None:
     words = rest.replace(",", " ").replace("u", " ").split()
     if not all(word.isdecimal() for word in words):
         raise UsageError("a fact is confirmed by its number", "/memory shows them: u1, u2 …")
-    facts = await _memory(chat).confirm([int(word) for word in words])
+    memory = _memory(chat)
+    facts = await memory.confirm([int(word) for word in words])
+    left = len(await asyncio.to_thread(memory.files.waiting))
+    told = "New sessions know it." if facts else "Nothing waits to be confirmed."
+    if left and not words:
+        told = f"{told} {left} more came after the list: /memory"
     lines = [f"{chat.theme.paint('+', BOLD)} {clean_line(fact.text)}" for fact in facts]
-    chat.show([*lines, "New sessions know it."] if facts else ["Nothing waits to be confirmed."])
+    chat.show([*lines, told])
 
 
 async def _forget(chat: Chat, what: str) -> None:
