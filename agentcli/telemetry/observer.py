@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXIT_S = 1.0
+LONGEST_EXIT_S = 3_600.0
 AGENT = "agentcli"
 _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _PROTOCOLS = tuple(f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL" for signal in ("", "TRACES_", "METRICS_"))
@@ -208,7 +209,8 @@ def exit_bound_s(env: Mapping[str, str]) -> float:
     https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
     """
     text = env.get("OTEL_BSP_EXPORT_TIMEOUT", "").strip()
-    return int(text) / 1000 if text.isascii() and text.isdecimal() else EXIT_S
+    is_number = text.isascii() and text.isdecimal()
+    return min(float(text) / 1000, LONGEST_EXIT_S) if is_number else EXIT_S
 
 
 def collector(env: Mapping[str, str]) -> str:

@@ -44,6 +44,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.telemetry.observer import (
     EXIT_S,
+    LONGEST_EXIT_S,
     Observed,
     Observer,
     Pipeline,
@@ -213,6 +214,7 @@ def test_a_sub_agent_is_below_its_call_and_in_the_background_below_the_turn(
 def test_the_variables_of_the_standard_are_kept() -> None:
     assert exit_bound_s({}) == exit_bound_s({"OTEL_BSP_EXPORT_TIMEOUT": "x"}) == EXIT_S
     assert exit_bound_s({"OTEL_BSP_EXPORT_TIMEOUT": "2500"}) == 2.5
+    assert exit_bound_s({"OTEL_BSP_EXPORT_TIMEOUT": "9" * 5_000}) == LONGEST_EXIT_S
     assert obstacle({}) is None and obstacle({"OTEL_SDK_DISABLED": "true"}) == ""
     assert "OTLP_PROTOCOL" in (obstacle({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}) or "")
 
