@@ -208,6 +208,12 @@ def test_nothing_to_review_asks_no_model_and_mistakes_are_a_line(
     done = review(model_server, project, "--format", "sarif")
     jsonschema.validate(json.loads(done.stdout), SARIF)
     assert (done.code, model_server.requests) == (0, [])
+    (project / "same.py").unlink()
+    deleted = review(model_server, project, "same.py", "--staged")
+    assert "nor was it deleted" in deleted.stderr
+    git(project, "add", "--all")
+    fails_to_ask = review(None, project, "same.py", "--staged", AGENTCLI_MODEL="offline")
+    assert "reviewing 1 file" in fails_to_ask.stderr
     (project / "r.json").write_text("mine")
     done = review(model_server, project, "-o", "r.json")
     assert (done.code, done.stderr) == (
@@ -221,6 +227,7 @@ def test_nothing_to_review_asks_no_model_and_mistakes_are_a_line(
     ("args", "text"),
     [
         (("--base", "nope"), "no branch or commit nope"),
+        (("app.py", "nosuch/app.py"), "nosuch/app.py: there is no such file"),
         (("--base", "main", "--staged"), "--base and --staged exclude each other"),
         (("--format", "html"), "--format html is not valid"),
         (("--fail-on", "bad"), "--fail-on bad is not valid"),

@@ -165,6 +165,15 @@ def review(options: ReviewOptions) -> int:
         commit=options.commit,
         paths=options.paths or (),
     )
+    for name in options.paths or ():
+        place = (cwd / Path(name).expanduser()).absolute()
+        changed = ((changes.root / each.path).resolve() for each in changes.files)
+        if not os.path.lexists(place) and not any(
+            each.is_relative_to(place.resolve()) for each in changed
+        ):
+            raise UsageError(
+                f"{name}: there is no such file, nor was it deleted", "see: git status"
+            )
     files = tuple(each for each in changes.files if not options.writes_to(changes.root / each.path))
     changes = replace(changes, files=files)
     write = partial(_write, options)
