@@ -1,6 +1,6 @@
 """agentcli as an agent of Harbor, which runs Terminal-Bench and other benchmarks (SCALE-4).
 
-``harbor run -d DATASET --agent-import-path agentcli.harbor:AgentCli -m PROVIDER/MODEL``
+``harbor run -d DATASET --agent agentcli.harbor:AgentCli -m PROVIDER/MODEL``
 
 Harbor (https://github.com/harbor-framework/harbor, read at 0.25.0) starts a container for each
 task, has this class install and run the program there, and reads tokens, cost and the trajectory
