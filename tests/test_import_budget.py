@@ -73,9 +73,10 @@ def test_a_usage_error_imports_no_heavy_library(tmp_path: Path) -> None:
 def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs(
     tmp_path: Path,
 ) -> None:
-    with ModelServer(["hello"]) as server:
-        found = modules(tmp_path, "connect", "run", "hi", env=agent_env(server))
-        assert len(server.requests) == 1
+    step = call("bash", {"command": "echo hi"})
+    with ModelServer([step, say("hello")]) as server:
+        found = modules(tmp_path, "connect", "run", "--yolo", "hi", env=agent_env(server))
+        assert "exit code 0" in json.dumps(server.requests[1].body)
     unwanted = found & (HEAVY - {"httpx"} | {"mcp", "tomllib", "click", "typer"})
     assert not unwanted
     assert not {name for name in found if "hooks" in name.split(".") or "plugins" in name}
@@ -85,6 +86,9 @@ def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs
     }
     tools = {name for name in found if name.startswith("agentcli.tools.")}
     assert tools <= {"agentcli.tools._registry"}
+    after = set(json.loads((tmp_path / "modules-end").read_text()))
+    assert "pydantic.main" in after
+    assert "importlib.metadata" not in after  # by which pydantic would find plugins
 
 
 @pytest.mark.spec("MCP-2")

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from agentcli.cli.argv import (
@@ -52,6 +53,10 @@ _FEW_WORDS = 3
 
 def run_app() -> NoReturn:
     """Run the program with ``sys.argv`` and exit with its code."""
+    # Pydantic would look for plugins in all that is installed: 10 ms and 1 MB, and code of others
+    loader: Any = ModuleType("pydantic.plugin._loader")
+    loader.get_plugins = tuple
+    sys.modules[loader.__name__] = loader
     prepare_standard_streams()
     _leave(main(list(map(argument_text, sys.argv[1:]))))
 

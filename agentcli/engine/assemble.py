@@ -175,7 +175,7 @@ class Assembler:
 
     def _part(self, block: _Block, text: str) -> AssistantPart | None:
         if block.kind is TextPart:
-            return TextPart(text) if text.strip() else None
+            return TextPart(text) if text and not text.isspace() else None
         if block.kind is ThinkingPart:
             sealed = block.signature is not None or block.redacted is not None
             return ThinkingPart(text, block.signature, block.redacted) if text or sealed else None

@@ -374,7 +374,11 @@ async def _close(stream: AsyncIterator[StreamEvent]) -> None:
 def _usable(message: AssistantMessage) -> bool:
     """Whether there is something to show or to run, or the model said that it will not answer."""
     named = any(call.name.strip() for call in message.tool_calls)
-    return named or bool(message.text.strip()) or message.stop_reason is StopReason.REFUSAL
+    return (
+        named
+        or bool(message.text and not message.text.isspace())
+        or message.stop_reason is StopReason.REFUSAL
+    )
 
 
 def _recovery(request: ModelRequest) -> ModelRequest:

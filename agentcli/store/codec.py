@@ -78,7 +78,7 @@ def checksum(role: str, body: str) -> int:
 
     It is no proof against anyone who means to deceive: they would write another checksum, too.
     """
-    return zlib.crc32(f"{role}\n{body}".encode())
+    return zlib.crc32(body.encode(), zlib.crc32(f"{role}\n".encode()))
 
 
 def prove(role: str, body: str, proof: int | None) -> None:

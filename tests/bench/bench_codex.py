@@ -29,6 +29,7 @@ from tests.bench.table import Row, show
 from tests.bench.terminal import AGENT, PROMPT, FastTerminal
 
 CODEX_PROMPT = b"Ask Codex to do"
+TYPED = b"qzj"
 EXEC = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "hi"]
 MODEL_S = 0.5
 STEP_S = 0.3
@@ -92,8 +93,8 @@ def _both(
     return samples["agent"], samples["codex"]
 
 
-def _chats(codex: str, runs: int) -> tuple[float, float]:
-    """Seconds from exec to the prompt."""
+def _chats(codex: str, runs: int) -> Iterator[tuple[str, float, float]]:
+    """Seconds from exec to the prompt, and until what is typed at once stands in it."""
     with fresh_home() as home:
         ours = environment(home, 9)
         theirs = codex_environment(codex, home, "http://127.0.0.1:9")
@@ -105,12 +106,24 @@ def _chats(codex: str, runs: int) -> tuple[float, float]:
 
             return start
 
-        samples = in_turn(
+        def typist(argv: list[str], env: dict[str, str]) -> Callable[[], Sample]:
+            def start() -> Sample:
+                with AnsweringTerminal(argv, env, home) as terminal:
+                    terminal.send(TYPED)
+                    terminal.wait(TYPED)  # as the terminal itself shows it
+                    return Sample(terminal.wait(TYPED) - terminal.began, None, 0.0)
+
+            return start
+
+        chat = [*AGENT, "--new"]
+        prompted = in_turn(
             runs,
-            agent=starter([*AGENT, "--new"], ours, PROMPT),
+            agent=starter(chat, ours, PROMPT),
             codex=starter([codex], theirs, CODEX_PROMPT),
         )
-    return median(samples["agent"], "wall_s"), median(samples["codex"], "wall_s")
+        typed = in_turn(runs, agent=typist(chat, ours), codex=typist([codex], theirs))
+    for what, samples in (("prompt", prompted), ("what was typed at once", typed)):
+        yield what, median(samples["agent"], "wall_s"), median(samples["codex"], "wall_s")
 
 
 def rows(runs: int) -> Iterator[Row]:
@@ -136,8 +149,8 @@ def rows(runs: int) -> Iterator[Row]:
     agent, other = _both(codex, runs, 20_000)
     wall, theirs = median(agent, "wall_s"), median(other, "wall_s")
     yield Row("20,000 chunks to a pipe / codex", wall, "s", theirs, 1.0)
-    chat, theirs = _chats(codex, runs)
-    yield Row("chat, exec to prompt / codex", chat, "s", theirs, 0.8)
+    for what, chat, theirs in _chats(codex, runs):
+        yield Row(f"chat, exec to {what} / codex", chat, "s", theirs, 0.8)
 
 
 if __name__ == "__main__":
