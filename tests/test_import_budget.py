@@ -75,7 +75,9 @@ def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs
 ) -> None:
     step = call("bash", {"command": "echo hi"})
     with ModelServer([step, say("hello")]) as server:
-        found = modules(tmp_path, "connect", "run", "--yolo", "hi", env=agent_env(server))
+        env = {**agent_env(server), "HOME": str(tmp_path / "home")}
+        (tmp_path / "home" / ".agents" / "skills").mkdir(parents=True)  # nothing in it
+        found = modules(tmp_path, "connect", "run", "--yolo", "hi", env=env)
         assert "exit code 0" in json.dumps(server.requests[1].body)
     unwanted = found & (HEAVY - {"httpx"} | {"mcp", "tomllib", "click", "typer"})
     assert not unwanted

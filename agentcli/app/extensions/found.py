@@ -117,7 +117,7 @@ async def find_extensions(
     """
     found = SessionExtensions()
     for place in user_places(settings):
-        if place.plugin or any(_is_directory(place.path / kind) for kind in KINDS):
+        if place.plugin or any(_holds_any(place.path / kind) for kind in KINDS):
             found = await asyncio.to_thread(_find, settings, cwd)
             break
     else:  # plugins that have lost their files are no places
@@ -198,6 +198,17 @@ def _heads(settings: Settings) -> Iterator[Heads]:
 
         with suppress(ConfigError, OSError):  # it is looked at again next time
             write(file, heads.text())
+
+
+def _holds_any(path: Path) -> bool:
+    """Whether there is anything in the directory; true where that may not be known."""
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def _is_directory(path: Path) -> bool:
