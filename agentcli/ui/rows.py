@@ -204,6 +204,7 @@ def wrap(line: str, columns: int, hang: str = "") -> list[str]:
 
 
 _TAB = 4
+_NAME_INDENT = 2
 # what a line begins with that its further rows stand to the right of: white space, the signs of
 # this program, a number and a sign of a diff, the number and the letter of a choice, a
 # finding of the doctor
@@ -211,18 +212,29 @@ _HEAD = re.compile(
     r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:ok  |warn|fail) |"
     r"(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)"
 )
+_NAME = re.compile(r"\S+(?: \S+)* {2,}(?=\S)")  # of what stands in a column of its own
 
 
 def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
-    """The same for a line of the chat: further rows stand below its words, code behind ``mark``."""
+    """The same for a line of the chat: further rows stand below its words, code behind ``mark``.
+
+    The words of a line that begins with a name in a column are those behind it.
+    """
     words = plain(line)
     if most_columns(words) <= columns:
         return [line]
     head = _HEAD.match(words)
     indent = columns_of(head[0]) if head else 0
-    is_code = head is not None and head["code"] is not None
-    lead = " " * max(0, indent - 2) + f"{mark} " if is_code and mark else " " * indent
-    return wrap(line, columns, lead if indent <= columns // 2 else "")
+    if head is not None and head["code"] is not None:
+        lead = " " * max(0, indent - 2) + f"{mark} " if mark else " " * indent
+        return wrap(line, columns, lead if indent <= columns // 2 else "")
+    name = _NAME.match(words, head.end() if head else 0)
+    if name is not None:
+        least = max(map(unbreakable_columns, words[name.end() :].split(" ")))
+        below = columns_of(words[: name.end()])
+        fits = below <= columns // 2 and below + least <= columns
+        indent = below if fits else indent + _NAME_INDENT
+    return wrap(line, columns, " " * indent if indent <= columns // 2 else "")
 
 
 @lru_cache(256)
