@@ -204,7 +204,6 @@ def wrap(line: str, columns: int, hang: str = "") -> list[str]:
 
 
 _TAB = 4
-_NAME_INDENT = 2
 # what a line begins with that its further rows stand to the right of: white space, the signs of
 # this program, a number and a sign of a diff, the number and the letter of a choice, a
 # finding of the doctor
@@ -212,7 +211,7 @@ _HEAD = re.compile(
     r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:ok  |warn|fail) |"
     r"(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)"
 )
-_NAME = re.compile(r"\S+(?: \S+)* {2,}(?=\S)")  # of what stands in a column of its own
+_NAME = re.compile(r"\S+(?: \S+)*(?<![.!?]) {2,}(?=\S)")  # of what stands in a column of its own
 
 
 def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
@@ -229,11 +228,10 @@ def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
         lead = " " * max(0, indent - 2) + f"{mark} " if mark else " " * indent
         return wrap(line, columns, lead if indent <= columns // 2 else "")
     name = _NAME.match(words, head.end() if head else 0)
-    if name is not None:
+    below = columns_of(name[0]) + indent if name is not None else columns
+    if name is not None and below <= columns * 3 // 5:
         least = max(map(unbreakable_columns, words[name.end() :].split(" ")))
-        below = columns_of(words[: name.end()])
-        fits = below <= columns // 2 and below + least <= columns
-        indent = below if fits else indent + _NAME_INDENT
+        return wrap(line, columns, " " * (below if below + least <= columns else indent + 2))
     return wrap(line, columns, " " * indent if indent <= columns // 2 else "")
 
 

@@ -47,7 +47,7 @@ def test_rows_depend_on_the_text_and_not_on_its_pieces(
         ("  1 y  yes, run it", ["  1 y  yes, run", "       it"]),
         ("title   all that it says", ["title   all that", "        it says"]),
         ("id      123456789012", ["id", "  123456789012"]),
-        ("a longer name  of what", ["a longer name", "  of what"]),
+        ("1. a fact of it all  today", ["1. a fact of it", "   all  today"]),
         ("short", ["short"]),
     ],
 )

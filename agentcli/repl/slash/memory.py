@@ -102,7 +102,8 @@ async def _project_lines(chat: Chat) -> list[str]:
         lines += [f"  u{number}. {_fact(chat, '', fact)}" for number, fact in enumerate(waiting, 1)]
         lines.append(paint("  /memory confirm [u1 ...], /memory forget u1", DIM))
     file = clean_line(str(memory.files.index))
-    return [*lines, paint(f"{file} - change: /memory edit project, forget N, off", DIM)]
+    change = paint("  change: /memory edit project, forget N, off", DIM)
+    return [*lines, change, paint(f"  {file}", DIM)]
 
 
 def _fact(chat: Chat, topic: str, fact: Fact) -> str:
@@ -130,8 +131,8 @@ async def _overview(chat: Chat) -> list[str]:
     lines += [] if kept else ["  nothing"]
     lines.append(chat.theme.paint("Your instructions for every session", BOLD))
     lines += [f"  {clean_line(line)}" for line in text.splitlines()] or ["  none"]
-    lines.append(chat.theme.paint(f"{file} - change: /memory edit", DIM))
-    return lines
+    lines.append(chat.theme.paint("  change: /memory edit", DIM))
+    return [*lines, chat.theme.paint(f"  {file}", DIM)]
 
 
 async def _edit(chat: Chat) -> None:

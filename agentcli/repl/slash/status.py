@@ -9,6 +9,7 @@ from agentcli.ui.sanitize import clean_line
 
 async def _run(chat: Chat, _arguments: str) -> None:
     session = chat.session
+    is_new = not session.turns and not session.usage.is_known
     rows = (
         ("session", session.id),
         ("title", clean_line(session.title) or "untitled"),
@@ -16,8 +17,8 @@ async def _run(chat: Chat, _arguments: str) -> None:
         ("model", clean_line(session.model.id)),
         ("permissions", str(session.mode)),
         ("turns", str(session.turns)),
-        ("tokens", wording.tokens(session.usage)),
-        ("cost", wording.cost(session.cost_usd)),
+        ("tokens", "none yet" if is_new else wording.tokens(session.usage)),
+        ("cost", "none yet" if is_new else wording.cost(session.cost_usd)),
     )
     chat.show([f"{name:<12} {value}" for name, value in rows])
 

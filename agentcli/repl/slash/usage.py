@@ -57,9 +57,11 @@ async def _run(chat: Chat, _arguments: str) -> None:
     session = chat.session
     infos = await chat.sessions.list()
     paint = chat.theme.paint
-    here = (wording.plural(session.turns, "turn"), wording.tokens(session.usage))
+    here = [wording.plural(session.turns, "turn")]
+    if session.turns or session.usage.is_known:
+        here += [wording.tokens(session.usage), wording.cost_said(session.cost_usd)]
     lines = [
-        f"{'this one':<10} {', '.join(here)}, {wording.cost_said(session.cost_usd)}",
+        f"{'this one':<10} {', '.join(here)}",
         *usage_lines(infos, time.time()),
         paint("A session counts on the day when it was last used.", DIM),
     ]
