@@ -270,6 +270,8 @@ class ReplyReading:
 
 # A longer text is looked at again when it has grown by a quarter: the work stays linear.
 _SMALL = 2_048
+# characters around what begins like a call, over all of a reply: more of it is text (SEC-13)
+_MOST_LOOKED_AT = 50_000_000
 _MAX_HELD = 4_000_000
 _FENCE = LazyPattern(r"\s*(`{3,}|~{3,})")
 _CODE_INDENT = 4
@@ -356,7 +358,7 @@ class CallScan:
         self._choose(self._all)
         self._held = ""
         self._is_candidate = False
-        self._next_look = self._opener_size = 0
+        self._next_look = self._opener_size = self._looked_at = 0
         self._line = ""
         self._fence = ""
         self._has_text = False
@@ -425,6 +427,10 @@ class CallScan:
                 break
             out.append(self._release(found.start()))
             self._opener_size = len(found[0])
+            self._looked_at += len(self._held) + len(self._line)
+            if self._looked_at > _MOST_LOOKED_AT:
+                out.append(self.give_up())
+                break
             if self._may_begin(found[0]):
                 self._is_candidate, self._next_look = True, 0
             else:

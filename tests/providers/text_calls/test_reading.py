@@ -219,6 +219,14 @@ def test_text_is_held_back_only_while_it_may_be_a_call() -> None:
     assert shown(" is how.").endswith("</tool_call> is how.")
 
 
+@pytest.mark.spec("STR-10", "SEC-13")
+@pytest.mark.parametrize("opener", ["[TOOL_CALLS]", "<function=edit>"])
+def test_what_begins_like_a_call_ten_thousand_times_is_text_soon(opener: str) -> None:
+    text = f"So: {opener * 50_000}"
+    message = read(text, size=len(text))
+    assert (message.text, message.parts[1:]) == (text, ())
+
+
 @pytest.mark.spec("STR-10")
 def test_what_is_held_back_of_a_broken_reply_is_not_lost() -> None:
     reading = ReplyReading(asked(), as_text=False)
