@@ -286,8 +286,8 @@ class _PipelineReading:
 
     def _leave_out(self, errors: Sequence[Any]) -> None:
         """Tell of ``errors``; what is wrong goes, or is taken for what was meant."""
-        ways = sorted(errors, key=lambda each: bool(each["type"] != "extra_forbidden"))
-        for each in ways:
+        is_lost = False
+        for each in sorted(errors, key=lambda each: bool(each["type"] != "extra_forbidden")):
             where = tuple(str(part) for part in each["loc"])
             *path, key = where[: {"steps": 3, "defaults": 2}.get(where[0], 1)]
             table = self._raw
@@ -297,6 +297,7 @@ class _PipelineReading:
                 continue  # it was misspelt
             self._say(where, _worded(where, each))
             if where in _ALL_OF_IT:
+                is_lost = True
                 continue
             if path == ["steps"]:
                 table[key] = {"prompt": _UNREAD}
@@ -308,7 +309,7 @@ class _PipelineReading:
                 for meant in get_close_matches(key, _known_keys(where), 1, 0.5):
                     table.setdefault(meant, value)
                     self._lines.setdefault((*where[:-1], meant), self._line(where))
-        if any(tuple(each["loc"]) in _ALL_OF_IT for each in errors):
+        if is_lost:
             self._raise_found()
 
     def _given(self, inputs: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
@@ -376,8 +377,10 @@ class _PipelineReading:
         cwd_text = run.pop("cwd", None)
         prompt = self._template((*where, "prompt"), keys.prompt)
         cwd = None if cwd_text is None else self._template((*where, "cwd"), cwd_text)
-        each = self._each((*where, "for_each"), keys.for_each)
-        when = self._when((*where, "when"), keys.when)
+        wanted = "a list, or in quotes what names one"
+        each = self._expression((*where, "for_each"), keys.for_each, list, wanted)
+        wanted = "an expression in quotes, or true or false"
+        when = self._expression((*where, "when"), keys.when, bool, wanted)
         if not keys.prompt.strip():
             self._say((*where, "prompt"), "is empty")
         item = shape(each, self._shapes(name, "for_each", references(each))) if each else None
@@ -464,28 +467,19 @@ class _PipelineReading:
             self._say(where, str(error))
             return Template(())
 
-    def _when(self, where: Where, given: Any) -> Expression | None:
-        if given is None or isinstance(given, bool):
+    def _expression(
+        self, where: Where, given: Any, plain: type[bool | list[Any]], wanted: str
+    ) -> Expression | None:
+        """What ``given`` comes to: a value of the type ``plain``, or an expression in quotes."""
+        if given is None or isinstance(given, plain):
             return None if given is None else Given(given)
-        if not isinstance(given, str):
-            self._say(where, "must be an expression in quotes, or true or false")
-            return None
-        return self._parsed(where, given)
-
-    def _each(self, where: Where, given: Any) -> Expression | None:
-        if given is None or isinstance(given, list):
-            return None if given is None else Given(given)
-        if not isinstance(given, str):
-            self._say(where, "must be a list, or in quotes what names one")
-            return None
-        return self._parsed(where, given)
-
-    def _parsed(self, where: Where, text: str) -> Expression | None:
         try:
-            return parse(text)
+            if isinstance(given, str):
+                return parse(given)
+            self._say(where, f"must be {wanted}")
         except WrongExpression as error:
             self._say(where, str(error))
-            return None
+        return None
 
     # --- what is referred to ---
 
@@ -650,7 +644,8 @@ def _lines_of(text: str) -> dict[Where, int]:
         if not closing and not depth:
             if header := _HEADER.fullmatch(line):
                 table = tuple(part.strip("\"'") for part in _PART.findall(header[1]))
-                found.setdefault(table, number)
+                for size in range(1, len(table) + 1):
+                    found.setdefault(table[:size], number)
                 continue
             if key := _KEY.match(line):
                 parts = tuple(part.strip("\"'") for part in _PART.findall(key[1]))

@@ -277,6 +277,7 @@ prompt = "{{steps.c.result}}"
         ("[steps.a]\nmodel = 'm/n'", "line 1: steps.a.prompt: is missing"),
         ("steps = {}", "line 1: steps: has no step"),
         ("steps = 3", "line 1: steps: must be a table"),
+        ("\n[step.a]\nprompt = 'x'", "line 2: step: is unknown (did you mean steps?)"),
         ('[steps."a b"]\nprompt = "x"', "line 1: steps.a b: is no name: letters, digits, - and _"),
         ("[steps.a\n", "expected ']' at the end of a table declaration (at line 1, column 9)"),
         ('[steps.a]\nprompt = "x"\n[steps.a]\nprompt = "y"', "cannot declare"),
