@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -27,6 +29,7 @@ from tests.support.cli import Running, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
 from tests.support.replies import call, say
+from tests.support.repositories import make_repository
 
 ROW = Path(agentcli.fleet.__file__).with_name("results.schema.json")
 
@@ -156,6 +159,38 @@ def test_ctrl_c_lets_tasks_end_and_again_stops_them_to_go_on_later(
     check_rows(rows)
     assert [row["attempts"] for row in rows] == [2, 2, 1, 1]
     assert answers_in(home) == {row["session_id"]: 1 for row in rows}
+
+
+BUSY_GIT = """#!/bin/sh
+case " $* " in
+*" worktree add "*)
+    if mkdir "{mark}"; then
+        echo "fatal: Unable to create '{mark}/packed-refs.lock': File exists." >&2
+        exit 128
+    fi ;;
+esac
+exec {git} "$@"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCALE-2")
+def test_a_task_that_another_git_was_in_the_way_of_is_run_again(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    make_repository(work)
+    tools, mark = tmp_path / "tools", tmp_path / "was-busy"
+    tools.mkdir()
+    (tools / "git").write_text(BUSY_GIT.format(mark=mark, git=shutil.which("git")))
+    (tools / "git").chmod(0o755)
+    write_tasks(tmp_path / "tasks.jsonl", numbered_tasks(1))
+    model_server.default = say("said")
+    env = agent_env(model_server, PATH=f"{tools}{os.pathsep}{os.environ['PATH']}")
+    done = run_agent("batch", "../tasks.jsonl", "-w", "-o", "../out", env=env, cwd=work)
+    assert done.code == 0, done.stdout + done.stderr
+    (row,) = rows_of(work.parent / "out")
+    assert mark.exists() and (row["state"], row["attempts"]) == ("done", 2)
+    assert len(model_server.requests) == 1
 
 
 @pytest.mark.spec("SEC-1")
