@@ -92,11 +92,8 @@ class BatchEnd:
 class BatchView(Protocol):
     """Somebody who is told what happens."""
 
-    def begins(self, known: Mapping[str, TaskStanding]) -> None:
-        """How the tasks of earlier starts stand, by their ids."""
-
     def grows(self, tasks: Sequence[BatchTask], known: Mapping[str, TaskStanding]) -> None:
-        """There are more tasks, which stand so where earlier starts have begun them."""
+        """There are these tasks, too, which stand so where earlier starts have begun them."""
 
     def started(self, task: BatchTask, known: TaskStanding) -> None:
         """A run of the task begins."""
@@ -209,7 +206,6 @@ class Batch:
                 cost = spent[standing.session_id]
                 standing.cost_usd = None if cost is None else standing.earlier_usd + cost
         self._purse.spent_usd = sum(each.cost_usd or 0.0 for each in known.values())
-        self._view.begins(known)
         await self._enlist(self._plan.tasks)
         if self._plan.follow is None:
             self._tell_of_changes({task.id for task in self._plan.tasks})
@@ -219,8 +215,7 @@ class Batch:
         known = self._journal.tasks
         fresh: list[_Queued] = []
         while tasks:
-            if self._tasks:
-                self._view.grows(tasks, known)
+            self._view.grows(tasks, known)
             self._tasks += tasks
             following: list[BatchTask] = []
             for task in tasks:

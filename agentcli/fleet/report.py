@@ -55,7 +55,7 @@ class BatchProgress(BatchView):
         self._write = write
         self._total = len(plan.tasks)
         self._retries_failed = plan.retry_failed
-        self._states = {task.id: BatchState.PENDING for task in plan.tasks}
+        self._states: dict[str, BatchState] = {}
         self._costs: dict[str, float | None] = {}
         self._ended = 0
         self._table: LiveTable | None = None
@@ -69,15 +69,9 @@ class BatchProgress(BatchView):
         self._table = LiveTable(stream, self._total, env)
         return self._table
 
-    def begins(self, known: Mapping[str, TaskStanding]) -> None:
-        """See ``BatchView``."""
-        self._take_over(list(self._states), known)
-
     def grows(self, tasks: Sequence[BatchTask], known: Mapping[str, TaskStanding]) -> None:
         """See ``BatchView``."""
-        self._take_over([task.id for task in tasks], known)
-
-    def _take_over(self, names: Sequence[str], known: Mapping[str, TaskStanding]) -> None:
+        names = [task.id for task in tasks]
         for name in names:
             state = known[name].state if name in known else BatchState.PENDING
             if self._retries_failed and state.has_ended and state is not BatchState.DONE:

@@ -50,7 +50,6 @@ class LiveTable:
     def __init__(self, stream: TextIO, total: int, env: Mapping[str, str]) -> None:
         self.counts: dict[str, int] = {}
         self.spent_usd: float | None = 0.0
-        self.note = ""
         self.total = total
         self._running: dict[str, TaskLine] = {}
         self._ended: deque[TaskLine] = deque(maxlen=_LAST)
@@ -135,5 +134,4 @@ class LiveTable:
         words = [f"{count} {state}" for state, count in self.counts.items() if count]
         took = wording.elapsed(time.monotonic() - self._began)
         cost = wording.cost(self.spent_usd)
-        note = f" - {self.note}" if self.note else ""
-        return f"{self.total} tasks: {', '.join(words)}; {took}, {cost}{note}"
+        return f"{wording.plural(self.total, 'task')}: {', '.join(words)}; {took}, {cost}"

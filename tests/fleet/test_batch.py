@@ -75,7 +75,7 @@ class Heard(BatchView):
         self.said: list[str] = []
         self.on_start: Callable[[BatchTask], None] = lambda _: None
 
-    def begins(self, known: Mapping[str, TaskStanding]) -> None:
+    def grows(self, tasks: Sequence[BatchTask], known: Mapping[str, TaskStanding]) -> None:
         """Nothing."""
 
     def started(self, task: BatchTask, known: TaskStanding) -> None:
