@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from agentcli.app.extensions.found import find_extensions
 from agentcli.app.models import default_model, model_info
 from agentcli.config.settings import Settings
 from agentcli.domain.clean import MAX_TEXT_BYTES
-from agentcli.domain.errors import AgentError
+from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.messages import UserMessage
 from agentcli.engine.context.outgoing import text_room
 from agentcli.policy.decision import parse_rule
@@ -22,13 +22,13 @@ class KnownNames:
     """The agents, models and rules that mean something in ``cwd`` with these settings. Blocks."""
 
     def __init__(self, settings: Settings, cwd: Path) -> None:
-        self._settings = settings
+        self.settings = settings
         self._cwd = cwd
         self._rooms: dict[str | None, int] = {}
 
     @cached_property
     def _agents(self) -> Sequence[str]:
-        return sorted(asyncio.run(find_extensions(self._settings, self._cwd)).agents)
+        return sorted(asyncio.run(find_extensions(self.settings, self._cwd)).agents)
 
     def problem(self, key: str, value: str) -> str:
         """What is wrong with ``value`` as an ``agent``, a ``model`` or a rule; empty: nothing."""
@@ -37,12 +37,24 @@ class KnownNames:
                 listed = ", ".join(self._agents) or "none"
                 return f"there is no agent {value} (there are: {listed})"
             if key == "model":
-                resolve(value, self._settings.providers)
+                resolve(value, self.settings.providers)
             if key == "allow_tools":
                 parse_rule(value)
         except AgentError as error:
             return f"{error.message} ({error.advice})" if error.advice else error.message
         return ""
+
+    def check_models(self, file: str, lines: Mapping[str | None, int], other: str | None) -> None:
+        """Raise ``AgentError`` where nobody of a name can answer.
+
+        ``lines`` are where ``file`` names each model; where it names none it is ``other``, or else
+        the default one.
+        """
+        for model, line in sorted(lines.items(), key=lambda item: item[1]):
+            if model is None:
+                self.prompt_room(other)
+            elif problem := self.problem("model", model):
+                raise UsageError(f"{file}, line {line}: {problem}", "nothing has run")
 
     def prompt_room(self, model: str | None) -> int:
         """How much of a prompt ``model``, ``None`` for the default one, is sent, in bytes.
@@ -51,11 +63,11 @@ class KnownNames:
         that means nothing.
         """
         if model not in self._rooms:
-            self._rooms[model] = self._room(model or default_model(self._settings))
+            self._rooms[model] = self._room(model or default_model(self.settings))
         return self._rooms[model]
 
     def _room(self, model: str) -> int:
-        settings = self._settings
+        settings = self.settings
         provider, name = resolve(model, settings.providers)
         info = model_info(settings, provider, name)
         is_said = "context_tokens" in settings.models.get(info.id, {})

@@ -23,6 +23,7 @@ from agentcli.headless.streams import write_error_line
 
 if TYPE_CHECKING:
     from agentcli.app.extensions.servers import GivenServers
+    from agentcli.app.known_names import KnownNames
     from agentcli.app.options import SessionOptions
     from agentcli.tools._final_result import ResultSchema
 
@@ -112,6 +113,13 @@ def is_trusted(settings: Settings, folder: Path) -> bool:
     """Whether the user trusts ``folder``, or one around it, as it is (SEC-1)."""
     project = find_project(folder, os.environ, settings.hooks)
     return trusted_project(settings.paths, project)[0] is not None
+
+
+def known_names(options: SharedOptions) -> KnownNames:
+    """What may be named in the directory of ``options``, with its settings."""
+    from agentcli.app.known_names import KnownNames
+
+    return KnownNames(settings_in_force(options)[0], working_directory(options.cd))
 
 
 def session_options(

@@ -212,6 +212,11 @@ def test_what_fills_a_template_is_data_and_no_word_of_the_users(
     first, second = rows_of(work / "out")
     assert (first["state"], second["result"]) == ("refused", "read")
     assert not (work / "made.txt").exists()
-    asked = json.dumps([request.body for request in model_server.requests], default=str)
-    assert f"see @{secret}" in asked and "/nothing to call" in asked
-    assert "the text of a file elsewhere" not in asked
+    sent = json.dumps([request.body for request in model_server.requests], default=str)
+    assert f"see @{secret}" in sent and "/nothing to call" in sent
+    assert "the text of a file elsewhere" not in sent
+    write_tasks(work / "odd.jsonl", [{"prompt": "x"}, {"prompt": "y", "model": "nobody/x"}])
+    asked = len(model_server.requests)
+    odd = run_agent("batch", "odd.jsonl", env=agent_env(model_server), cwd=work)
+    assert odd.code == 2 and odd.stderr.startswith("error: odd.jsonl, line 2: there is no provider")
+    assert len(model_server.requests) == asked and not (work / "odd.batch").exists()

@@ -23,7 +23,7 @@ from agentcli.cli.options import (
     take_over,
 )
 from agentcli.cli.redacting import exported
-from agentcli.cli.session_request import settings_here
+from agentcli.cli.session_request import known_names, settings_in_force
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
 from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, Journal, LocalEngine
@@ -109,6 +109,9 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
         if not 1 <= jobs <= MOST_JOBS:
             raise UsageError(f"--jobs {jobs} is not valid", f"give a number from 1 to {MOST_JOBS}")
         common = checked(self)
+        settings, notices = settings_in_force(common)
+        for notice in () if self.quiet else notices:
+            write_error_line(f"warning: {notice}")
         return BatchPlan(
             tasks,
             jobs,
@@ -119,7 +122,7 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
             timeout_s=common.timeout_s(),
             worktrees=self.worktree,
             retry_failed=self.retry_failed,
-            default_model=settings_here()[0].model or "",
+            default_model=settings.model or "",
         )
 
     def budget_usd(self) -> float | None:
@@ -183,11 +186,16 @@ def batch(options: BatchOptions) -> int:
         check_template(options.prompt)
     plan = options.batch_plan(())
     directory = _directory(options, name, shard)
-    mode = plan.permission_mode or str(settings_here()[0].permission_mode)
+    known = known_names(checked(options))
     say = _nothing if options.quiet else write_error_line
     named = (options.prompt, options.cwd_field)
+    mode = str(known.settings.permission_mode)
     source = TasksFile(_data(name), _name(name), Path.cwd(), *named, mode, say)
     tasks = read_tasks(source)
+    if options.engine == "local":  # elsewhere the nodes know
+        known.check_models(
+            source.name, {task.model: task.line for task in reversed(tasks)}, plan.model
+        )
     journal = Journal.open(directory)
     try:
         tasks = part_of(journal, tasks, shard, exported)

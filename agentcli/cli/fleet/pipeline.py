@@ -12,7 +12,7 @@ from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.fleet.batch import ManyOptions, checked, make_report, print_end, run_all
 from agentcli.cli.listing import print_json, print_table
 from agentcli.cli.options import choice
-from agentcli.cli.session_request import is_trusted, settings_in_force
+from agentcli.cli.session_request import is_trusted, known_names
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
 from agentcli.fleet.results import Journal, write_json
@@ -120,13 +120,12 @@ class _StartPlace:
     """What a file may name where it is started, and whether it may reach beyond that place."""
 
     def __init__(self, options: PipelineRunOptions) -> None:
-        from agentcli.app.known_names import KnownNames
         from agentcli.fleet.pipeline.progress import StepLimits
 
-        settings, _ = settings_in_force(checked(options))
+        self._names = known_names(checked(options))
+        settings = self._names.settings
         folder = Path(options.file).expanduser().resolve().parent
         is_free = options.trust or is_trusted(settings, folder)
-        self._names = KnownNames(settings, Path.cwd())
         self._is_here = options.engine == "local"  # else the nodes know what they have
         self._may_leave = is_free or settings.permission_mode == "yolo"
         model = options.model
