@@ -64,6 +64,7 @@ class ProjectMap:
     root: Path
     owner: str = ""
     _watch: list[ChangeWatch] = field(default_factory=list, compare=False)
+    _early: list[CancelToken] = field(default_factory=list, compare=False)
 
     async def symbols(
         self, query: str, kind: str, below: Path | None, cancel: CancelToken
@@ -107,10 +108,18 @@ class ProjectMap:
 
         return await asyncio.to_thread(self._opened, answer)
 
-    async def update(self, cancel: CancelToken) -> None:
-        """Take up what has changed; what takes too long is left to the next time."""
+    async def update(self, cancel: CancelToken, *, is_early: bool = False) -> None:
+        """Take up what has changed; what takes too long is left to the next time.
+
+        With ``is_early`` nobody waits for it: it yields to all, and ends where somebody does.
+        """
+        if is_early:
+            self._early.append(cancel)
+        else:
+            for each in self._early:
+                each.cancel(force=True)  # what it has read is kept
         if not await asyncio.to_thread(self._opened, self._small_update):
-            await self._pass(cancel)
+            await self._pass(cancel, is_early=is_early)
 
     def _small_update(self, index: MapIndex) -> bool:
         """Whether the map is up to date now; not where that takes long or another writes it."""
@@ -154,7 +163,7 @@ class ProjectMap:
             advice = f"delete {self.directory}: it is made again" if is_map else ""
             raise MapFailed(f"the map cannot be used: {error}", advice) from error
 
-    async def _pass(self, cancel: CancelToken) -> None:
+    async def _pass(self, cancel: CancelToken, *, is_early: bool) -> None:
         """Read what has changed, in a process of its own."""
         try:
             listed = await search(Query(self.root, nice=NICE), MAX_LISTED, cancel, (self.root,))
@@ -177,7 +186,7 @@ class ProjectMap:
             ended = None
             try:
                 command = Command(
-                    command_of(path, self.root),
+                    command_of(path, self.root, is_early=is_early),
                     Path("/"),
                     {**base_environment(), "PYTHONDONTWRITEBYTECODE": "1"},
                     self.owner,

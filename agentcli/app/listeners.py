@@ -115,7 +115,7 @@ class AfterRequest:
 class EarlyMap:
     """Makes the map of a git repository once the first request has left (MEM-3).
 
-    What asks the map meanwhile waits for it; what goes wrong is told to those who ask.
+    What asks the map meanwhile takes over; what goes wrong is told to those who ask.
     """
 
     def __init__(self, root: Path, codemap: Lazy[ProjectMap], listeners: Listeners) -> None:
@@ -134,7 +134,7 @@ class EarlyMap:
         await asyncio.to_thread(import_module, "agentcli.app.codemap")
         if not self._cancel.cancelled:
             try:
-                await self._codemap().update(self._cancel)
+                await self._codemap().update(self._cancel, is_early=True)
             except Exception:
                 log.warning("the map is not made early", exc_info=True)
 

@@ -31,13 +31,23 @@ _BUSY_MS = 10_000
 _KEPT_S = 30 * 86_400.0
 
 
-def command_of(path: Path, root: Path) -> tuple[str, ...]:
-    """What starts the pass over ``root`` into the map ``path``."""
+def command_of(path: Path, root: Path, *, is_early: bool = False) -> tuple[str, ...]:
+    """What starts the pass over ``root`` into the map ``path``; ``is_early``: nobody waits."""
     place = str(Path(__file__).resolve().parents[2])
     code = (
         f"import sys; sys.path.append({place!r}); from agentcli.codemap.worker import main; main()"
     )
-    return (sys.executable, "-I", "-X", "utf8", "-c", code, str(path), str(root))
+    return (
+        sys.executable,
+        "-I",
+        "-X",
+        "utf8",
+        "-c",
+        code,
+        str(path),
+        str(root),
+        *["early"] * is_early,
+    )
 
 
 def lock_of(path: Path) -> Path:
@@ -50,6 +60,9 @@ def main() -> None:
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     os.nice(NICE)
+    if sys.argv[3:]:  # a session of processes is nice among others by that file alone
+        with suppress(OSError):  # https://man7.org/linux/man-pages/man7/sched.7.html
+            Path("/proc/self/autogroup").write_text(str(NICE), encoding="ascii")
     names = sys.stdin.buffer.read(_MAX_NAMES_BYTES).split(b"\0")
     path = Path(sys.argv[1])
     alone = os.open(lock_of(path), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

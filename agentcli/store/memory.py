@@ -274,7 +274,7 @@ class MemoryFiles:
         if answered or waiting:
             text = editable(self.unconfirmed) or "# Not confirmed: no session is told of it\n\n"
             for fact in answered:
-                text = _without(text, fact)
+                text = _without(text, fact, is_confirmed=False)
             for fact in waiting:
                 text = _with(text, fact.line(is_confirmed=False))
             texts[self.unconfirmed] = text
@@ -347,15 +347,14 @@ def _facts(text: str) -> list[Fact]:
     return found
 
 
-def _without(text: str, fact: Fact) -> str:
-    """Without the line of ``fact``, however it ends; where it stands tells its topic."""
+def _without(text: str, fact: Fact, *, is_confirmed: bool = True) -> str:
+    """Without the line of ``fact``, however it ends; of what holds its place tells the topic."""
     lines = text.splitlines(keepends=True)
-    wanted = replace(fact, topic="")
     for number, line in enumerate(lines):
-        if [replace(each, topic="") for each in _facts(_decoded(_encoded(line)))] == [wanted]:
-            del lines[number]
-            break
-    return "".join(lines)
+        for found in _facts(_decoded(_encoded(line))):
+            if found == fact or (is_confirmed and found.line() == fact.line()):
+                return "".join((*lines[:number], *lines[number + 1 :]))
+    return text
 
 
 def _with(text: str, line: str) -> str:

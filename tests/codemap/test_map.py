@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import stat
 import struct
@@ -28,6 +29,7 @@ from agentcli.codemap.index import (
 )
 from agentcli.codemap.parse import is_code
 from agentcli.codemap.ranking import pagerank
+from agentcli.codemap.worker import lock_of
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.codemap import MapState
 from agentcli.domain.errors import PersistenceError
@@ -331,7 +333,7 @@ def test_a_file_that_ends_the_process_that_reads_it_is_left_out_alone(
         shop.write(name, "def never(): pass\n")
     place = str(Path(__file__).parents[2])
 
-    def command(path: Path, root: Path) -> tuple[str, ...]:
+    def command(path: Path, root: Path, **_: bool) -> tuple[str, ...]:
         code = CRASHING.format(place=place)
         return (sys.executable, "-I", "-c", code, str(path), str(root))
 
@@ -463,6 +465,26 @@ def test_a_file_is_not_blamed_where_its_reader_was_told_to_end(shop: Shop) -> No
     left.write_text("shop/cart.py")
     forget_reading(path)
     assert not left.exists()
+
+
+@pytest.mark.spec("MEM-3")
+def test_who_asks_does_not_wait_for_the_map_that_yields_to_all(shop: Shop) -> None:
+    shop.maps.mkdir()
+    lock = os.open(lock_of(map_file(shop.maps, shop.root)), os.O_CREAT | os.O_RDWR, 0o600)
+
+    async def ask() -> int:
+        early = asyncio.create_task(shop.map.update(CancelToken(), is_early=True))
+        await asyncio.sleep(0)
+        asked = asyncio.create_task(shop.map.symbols("Cart", "", None, CancelToken()))
+        await early  # it ends, though it has not got its turn
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        return len((await asked)[0])
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert asyncio.run(ask()) == 2
+    finally:
+        os.close(lock)
 
 
 @pytest.mark.spec("MEM-3")

@@ -341,6 +341,9 @@ def test_what_cannot_be_read_whole_is_not_replaced(memories: Memories, tmp_path:
     assert b"- caf\xe9\r\n- my\x0bown\n- more (" in files.index.read_bytes()
     files.change([fact for fact in files.facts() if fact.text in {"fact", "caf\ufffd"}])
     assert [fact.text for fact in files.facts()] == ["my", "more"]
+    files.index.write_text("- by hand (2026-01-01, session s; topic x)\n")
+    files.change(files.facts())
+    assert files.facts() == []
     files.index.write_bytes(b"- line\n" * (MAX_FILE_BYTES // 7 + 1))
     with pytest.raises(PersistenceError, match=r"larger than 1,048,576 bytes"):
         files.change(new=[Fact("more")])
