@@ -80,7 +80,7 @@ class ModelServer:
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self.port = 0
 
     # --- life ------------------------------------------------------------------------------
@@ -114,12 +114,21 @@ class ModelServer:
         await self._listen()
         ready.set()
         await self._stop.wait()
+        for listener in self._server.sockets:
+            self._loop.remove_reader(listener.fileno())
+        await self._some_ticks()  # what was accepted just now begins, which a closed server forbids
         self._server.close()
-        for _ in range(3):  # what was accepted just now begins, so that it can be ended
-            await asyncio.sleep(0)
-        for task in tuple(self._connections):
+        connections = dict(self._connections)
+        for task in connections:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*connections, return_exceptions=True)
+        for writer in connections.values():
+            writer.transport.abort()  # a task that had not begun did not
+        await self._some_ticks()
+
+    async def _some_ticks(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     async def _listen(self) -> None:
         """Accept connections, at the same port as before if there was one."""
@@ -194,10 +203,12 @@ class ModelServer:
 
     # --- one connection ------------------------------------------------------------------------
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._connections[task] = writer
+        task.add_done_callback(self._connections.pop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(reader, writer)
         try:
             while (request := await connection.read_request()) is not None:
@@ -208,7 +219,6 @@ class ModelServer:
             if not self._closing:
                 raise
         finally:
-            self._connections.discard(task)
             writer.transport.abort()
 
     async def _answer(
