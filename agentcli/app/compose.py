@@ -61,7 +61,8 @@ from agentcli.engine.context.system_prompt import (
 )
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import plan_notice
-from agentcli.engine.parts import Lazy, SessionParts, retry_policy
+from agentcli.engine.parts import Lazy, SessionParts
+from agentcli.engine.sample import RetryPolicy
 from agentcli.extensions.places import holds_instructions
 from agentcli.policy.decision import Policy
 from agentcli.process.sandbox import SessionSandbox
@@ -276,7 +277,8 @@ async def _build(
         max_steps=settings.max_steps if options.max_steps is None else options.max_steps,
         max_budget_usd=options.max_budget_usd,
         pause_usd=options.pause_usd,
-        retry=retry_policy(waits=not options.begins_missing),
+        # a job that is run again does not wait for a rate limit: the error says how long (SCALE-2)
+        retry=RetryPolicy(max_retry_after_s=0.0) if options.begins_missing else RetryPolicy(),
         answer_check=answer_check,
         max_answers_without_tools=settings.max_answers_without_tools,
         gates=seams.gates,

@@ -126,12 +126,12 @@ class Opener:
             price=self._price,
             redact=self.redactor.redact_known,
             seal=self.files.seal,
+            messages=self.options.seams.messages,
         )
         notices: tuple[str, ...] = ()
         if self.foreign is not None:
             what = f'the session "{self.foreign}" was interrupted here, but not begun in this home'
             notices = (f"{what}: it is not taken up by itself (agent --continue does)",)
-        store.begin_with(self.options.seams.messages)
         return store, await store.load(), notices
 
     def _price(self, message: AssistantMessage) -> float | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DurableQueue:
-    """The queue of one session; satisfies ``domain.ports.InputQueue``.
+    """The queue of one session; satisfies ``domain.tool_ports.InputQueue``.
 
     With ``turns_of_their_own`` nothing is delivered within a turn: each text waits for a turn
     that begins with it (CLI-4, stream-json input: one result for each message).

@@ -466,26 +466,6 @@ class QueuedInput:
         )
 
 
-class InputQueue(Protocol):
-    """What waits to be said to the model, oldest first; durable, mirrored in memory."""
-
-    @property
-    def has_sources(self) -> bool:
-        """Whether ``poll`` asks anybody."""
-
-    def waiting(self, kind: QueueKind | None = None) -> Sequence[QueuedInput]:
-        """What has not been delivered, of one kind or of all."""
-
-    def delivered(self, ids: Sequence[int]) -> None:
-        """The store has committed these as messages: they wait no longer."""
-
-    async def drop(self, row_id: int) -> bool:
-        """Take back what waits; false when it waits no longer."""
-
-    async def poll(self, *kinds: QueueKind) -> None:
-        """Let what the sources of these kinds have by now wait with the rest (CTRL-9)."""
-
-
 # --- store ---------------------------------------------------------------------------------
 
 
@@ -678,15 +658,3 @@ class ProjectDoc:
     def name(self) -> str:
         """Its path as the model sees it."""
         return re.sub(r'["<>\x00-\x1f]', "_", str(self.path))
-
-
-class LaterInstructions(Protocol):
-    """Instructions that hold for a part of the project: they come when it is touched (EXT-4)."""
-
-    def for_files(
-        self, touched: Sequence[Path], messages: Sequence[Message]
-    ) -> Sequence[ProjectDoc]:
-        """What holds for the files ``touched`` and is not in ``messages``, the nearest last.
-
-        Reads files: call it in a thread. Raises nothing.
-        """

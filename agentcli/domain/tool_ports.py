@@ -1,4 +1,4 @@
-"""The ports of a session that a tool may declare (``tools.ToolContext``); types to the rest.
+"""The ports of a session: those that a tool may declare (``tools.ToolContext``), and its queue.
 
 Law: nothing of it is loaded on the way to a request: who only names a port imports it for the type
 checker.
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from agentcli.domain.codemap import MapState, Symbol, SymbolUses
     from agentcli.domain.extensions.checks import CheckReport
     from agentcli.domain.extensions.web import SearchAnswer
-    from agentcli.domain.messages import UserMessage
+    from agentcli.domain.messages import Message, UserMessage
+    from agentcli.domain.ports import ProjectDoc, QueuedInput, QueueKind
     from agentcli.domain.tools import FileLedger, ToolOutput
 
 
@@ -118,3 +119,35 @@ class Attach(Protocol):
 
     def __call__(self, text: str, *, only_inside: bool = False) -> Awaitable[UserMessage]:
         """See ``app.files.attachments.attach``."""
+
+
+class InputQueue(Protocol):
+    """What waits to be said to the model, oldest first; durable, mirrored in memory."""
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether ``poll`` asks anybody."""
+
+    def waiting(self, kind: QueueKind | None = None) -> Sequence[QueuedInput]:
+        """What has not been delivered, of one kind or of all."""
+
+    def delivered(self, ids: Sequence[int]) -> None:
+        """The store has committed these as messages: they wait no longer."""
+
+    async def drop(self, row_id: int) -> bool:
+        """Take back what waits; false when it waits no longer."""
+
+    async def poll(self, *kinds: QueueKind) -> None:
+        """Let what the sources of these kinds have by now wait with the rest (CTRL-9)."""
+
+
+class LaterInstructions(Protocol):
+    """Instructions that hold for a part of the project: they come when it is touched (EXT-4)."""
+
+    def for_files(
+        self, touched: Sequence[Path], messages: Sequence[Message]
+    ) -> Sequence[ProjectDoc]:
+        """What holds for the files ``touched`` and is not in ``messages``, the nearest last.
+
+        Reads files: call it in a thread. Raises nothing.
+        """

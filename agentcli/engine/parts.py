@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from agentcli.domain.ports import (
     Approver,
     ContextTransform,
-    InputQueue,
-    LaterInstructions,
     LongWait,
     ModelInfo,
     ProjectDoc,
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
         Attach,
         CodeMap,
         EditChecks,
+        InputQueue,
+        LaterInstructions,
         ProjectMemory,
         RawOutputs,
         SessionState,
@@ -69,11 +69,6 @@ class Lazy(Generic[T_co]):
         if self.made is None:
             self.made = self._make()
         return self.made
-
-
-def retry_policy(*, waits: bool) -> RetryPolicy:
-    """The usual policy; unless it ``waits``, a rate limit ends the turn at once (SCALE-2)."""
-    return RetryPolicy() if waits else RetryPolicy(max_retry_after_s=0.0)
 
 
 @frozen

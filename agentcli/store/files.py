@@ -447,13 +447,15 @@ class SessionFiles:
     async def touch(self, stamp: str, info: SessionInfo) -> str | None:
         """Bring the catalogue's line of a session up to date; a warning if that failed (FAIL-2).
 
-        ``stamp`` is that of the file before ``info`` was read in it (``SqliteStore.stamped_info``).
+        ``stamp`` is that of the file before ``info`` was read in it (``SqliteStore.stamped_info``),
+        empty where the file is gone: nothing is put down then.
         Gives up after 5 s. Call it after a turn.
         """
         self.catalogue.warning = None
         try:
             async with asyncio.timeout(TOUCH_TIMEOUT_S):
-                await self.catalogue.update({info.id: CatalogueEntry(stamp, info)})
+                if stamp:
+                    await self.catalogue.update({info.id: CatalogueEntry(stamp, info)})
         except Exception as error:  # noqa: BLE001 - the catalogue is never more than a warning
             return f"the session catalogue was not updated: {str(error) or type(error).__name__}"
         return self.catalogue.warning

@@ -75,13 +75,19 @@ class SqliteStore:
         "_writes",
     )
 
-    def __init__(self, file: SessionFile, writes: SessionWrites, draft: SessionInfo | None) -> None:
+    def __init__(
+        self,
+        file: SessionFile,
+        writes: SessionWrites,
+        draft: SessionInfo | None,
+        messages: Sequence[Message] = (),
+    ) -> None:
         self._file = file
         self._writes = writes
         self._worker = Worker(file.close)
         self._draft = draft
         self._draft_state: dict[str, Any] = {}
-        self._draft_messages: tuple[Message, ...] = ()
+        self._draft_messages = messages
         self._draft_events: list[KeptEvent] = []
         self._began_turn = False
 
@@ -94,9 +100,14 @@ class SqliteStore:
         price: PriceOf | None = None,
         redact: Redact | None = None,
         seal: Seal | None = None,
+        messages: Sequence[Message] = (),
     ) -> Self:
-        """A session that will be created at ``path`` by its first ``record_prompt``."""
-        return cls(SessionFile(path, writable=True, seal=seal), SessionWrites(price, redact), info)
+        """A session that will be created at ``path`` by its first ``record_prompt``.
+
+        ``messages`` are what its history begins with.
+        """
+        file = SessionFile(path, writable=True, seal=seal)
+        return cls(file, SessionWrites(price, redact), info, messages)
 
     @classmethod
     async def open(
@@ -407,10 +418,6 @@ class SqliteStore:
     async def read_events(self) -> Sequence[KeptEvent]:
         """All that were kept, in order."""
         return () if self._draft is not None else await self._read(reads.read_events)
-
-    def begin_with(self, messages: Sequence[Message]) -> None:
-        """What the history of a new session begins with, stored with its first prompt."""
-        self._draft_messages = tuple(messages)
 
     @property
     def tasks(self) -> TaskTable:

@@ -9,6 +9,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,8 @@ def test_telling_the_catalogue_of_a_turn_costs_the_session_no_commit(files: Sess
         assert store.commits == commits
         known = await files.catalogue.entries()
         assert known[store.path.stem].info == await store.info()
+        assert await files.touch("", replace(await store.info(), id="gone")) is None
+        assert "gone" not in await files.catalogue.entries()
         await store.aclose()
 
     asyncio.run(scenario())
