@@ -352,7 +352,7 @@ class RunOptions(SharedOptions):
         str | None,
         Option(
             "--session-id",
-            "Begin the session ID, or bring it to its end, once; no rate limit is waited for.",
+            "Run as session ID; given again, it goes on, or tells its answer. Waits for no rate limit.",
             "ID",
         ),
     ] = None

@@ -49,7 +49,7 @@ class SessionOption(OptionSet):
 class TaskListOptions(FormatOption, SessionOption):
     """Options of ``list``."""
 
-    all: Annotated[bool, typer.Option("--all", help="Those of all sessions.")] = False
+    all: Annotated[bool, typer.Option("--all", help="Runs of all sessions.")] = False
 
 
 class RunOption(SessionOption):

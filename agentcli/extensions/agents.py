@@ -32,7 +32,6 @@ from agentcli.extensions.front_matter import (
     Document,
     Heads,
     Unusable,
-    parse_document,
     read_placed,
 )
 from agentcli.extensions.places import ExtensionPlace
@@ -76,7 +75,7 @@ def load_agents(
                 warnings.append(f"warning: more than {MAX_FILES} agents: the rest is left out")
                 return found, tuple(warnings)
             try:
-                definition = _agent(read_placed(place, path, MAX_BYTES, heads), path.stem)
+                definition = agent_of(read_placed(place, path, MAX_BYTES, heads), path.stem)
             except Unusable as error:
                 warnings.append(f"warning: the agent file {_shown(str(path))}: {error}")
                 continue
@@ -84,12 +83,8 @@ def load_agents(
     return found, tuple(warnings)
 
 
-def parse_agent(text: str, stem: str) -> AgentDefinition:
-    """One file's text; ``stem`` names the agent that does not name itself. Raises ``Unusable``."""
-    return _agent(parse_document(text), stem)
-
-
-def _agent(document: Document, stem: str) -> AgentDefinition:
+def agent_of(document: Document, stem: str) -> AgentDefinition:
+    """What a file defines; ``stem`` names one that has no name. Raises ``Unusable``."""
     if document.fields is None:
         raise Unusable("it has no head: name and description between lines of ---")
     name = document.text("name") or stem

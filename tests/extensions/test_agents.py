@@ -10,10 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.ports import Effort
-from agentcli.extensions.agents import MAX_BYTES, MAX_FILES, Unusable, load_agents, parse_agent
+from agentcli.extensions.agents import (
+    MAX_BYTES,
+    MAX_FILES,
+    AgentDefinition,
+    Unusable,
+    agent_of,
+    load_agents,
+)
+from agentcli.extensions.front_matter import parse_document
 from tests.extensions.places import place
 
 HEAD = "---\nname: Reviewer\ndescription: Reviews code\n{more}---\nYou review.\n"
+
+
+def parse_agent(text: str, stem: str) -> AgentDefinition:
+    return agent_of(parse_document(text), stem)
 
 
 def test_a_definition_says_name_tools_model_and_effort() -> None:

@@ -164,7 +164,7 @@ class GitChanges:
             path = real_path(place.parent) / place.name if place.is_symlink() else real_path(place)
             if not path.is_relative_to(top):
                 raise UsageError(
-                    f"{one_line(name)} is outside of the repository", f"give a path below {top}"
+                    f"{one_line(name)} is outside the repository", f"give a path below {top}"
                 )
             found.append(f":(top,literal){path.relative_to(top)}")
         return tuple(found)

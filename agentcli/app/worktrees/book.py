@@ -169,7 +169,7 @@ class Worktrees:
             return found[0]
         if found:
             raise UsageError(
-                f"several repositories have a worktree {plain}", "say it inside of the one meant"
+                f"several repositories have a worktree {plain}", "run it in the one that you mean"
             )
         raise UsageError(f"there is no worktree {plain!r}", "see: agent worktrees list")
 

@@ -78,7 +78,7 @@ def repository_at(cwd: Path) -> Repository:
         )
     common, is_bare, is_inside = os.fsdecode(found).splitlines()
     if is_inside != "true" and is_bare != "true":
-        raise UsageError(f"{cwd} is inside of a git directory", "change to the working tree")
+        raise UsageError(f"{cwd} is inside a git directory", "change to the working tree")
     top, below = Path(common), ""
     if is_inside == "true":
         place = git.output("rev-parse", "--show-toplevel", limit=_MAX_OUTPUT) or b""

@@ -91,7 +91,7 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
     ] = False
     format: Annotated[
         str,
-        typer.Option("--format", metavar="|".join(FORMATS), help="How to print what came of it."),
+        typer.Option("--format", metavar="|".join(FORMATS), help="How to print the outcome."),
     ] = "text"
     engine: Annotated[
         str,

@@ -17,7 +17,7 @@ from agentcli.config.paths import Paths
 from agentcli.headless.streams import write_error_line, write_out
 from agentcli.ui.sanitize import clean_line
 
-_ALL = "Those of every repository, not only of this one."
+_ALL = "Worktrees of every repository, not just of this one."
 
 
 class AllOption(OptionSet):
@@ -35,7 +35,7 @@ class RemoveTreeOptions(OptionSet):
 
     name: Annotated[list[str], typer.Argument(metavar="NAME", help="A worktree, or several.")]
     force: Annotated[
-        bool, typer.Option("--force", help="Also with the work that is in it, which is lost.")
+        bool, typer.Option("--force", help="Even if it holds work, which is then lost.")
     ] = False
 
 
@@ -123,7 +123,7 @@ APP = new_app(
 )
 add_command(
     APP,
-    CommandSpec("list", "List worktrees, and what is in them that is nowhere else."),
+    CommandSpec("list", "List worktrees, and the work that is only there."),
     ListTreesOptions,
     list_trees,
 )
@@ -135,7 +135,7 @@ add_command(
 )
 add_command(
     APP,
-    CommandSpec("prune", "Remove clean ones that nobody works in, and what a kill has left."),
+    CommandSpec("prune", "Remove unused clean worktrees, and what killed agents have left."),
     AllOption,
     prune_trees,
 )

@@ -41,7 +41,7 @@ class SessionListOptions(FormatOption):
         str | None, typer.Option("--limit", metavar="N", help="At most N, the newest.")
     ] = None
     here: Annotated[bool, typer.Option("--here", help="Only those of this directory.")] = False
-    all: Annotated[bool, typer.Option("--all", help="Also those of sub-agents.")] = False
+    all: Annotated[bool, typer.Option("--all", help="Sessions of sub-agents, too.")] = False
 
 
 class SessionArgument(OptionSet):
@@ -346,7 +346,7 @@ add_command(APP, CommandSpec("list", "All sessions, newest first."), SessionList
 import_module("agentcli.cli.switching.exports").add_to(APP)
 add_command(
     APP,
-    CommandSpec("events", "What a session said while it worked, where that was kept."),
+    CommandSpec("events", "Print the events of a session that was run with keep_events."),
     SessionEventsOptions,
     events,
 )

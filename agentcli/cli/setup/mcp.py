@@ -542,7 +542,7 @@ def serve(options: EmptyOptions) -> int:
 
 APP = new_app("Servers of the Model Context Protocol, whose tools the model may use.", "list")
 add_command(APP, CommandSpec("list", "The servers of this directory."), FormatOption, list_)
-add_command(APP, CommandSpec("get", "All that is set for a server."), ServerGetOptions, get)
+add_command(APP, CommandSpec("get", "Show the settings of a server."), ServerGetOptions, get)
 add_command(
     APP,
     CommandSpec(

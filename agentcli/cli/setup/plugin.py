@@ -41,7 +41,7 @@ class AddOptions(OptionSet):
         ),
     ]
     plugin: Annotated[
-        str | None, typer.Option("--plugin", metavar="NAME", help="Which one of a marketplace.")
+        str | None, typer.Option("--plugin", metavar="NAME", help="The plugin of a marketplace.")
     ] = None
     yes: Annotated[str | None, typer.Option("--yes", metavar="MARK", help=_YES)] = None
 
@@ -68,7 +68,7 @@ class ValidateOptions(OptionSet):
         str | None, typer.Argument(metavar="SOURCE", help="As for add. None: this directory.")
     ] = None
     plugin: Annotated[
-        str | None, typer.Option("--plugin", metavar="NAME", help="Which one of a marketplace.")
+        str | None, typer.Option("--plugin", metavar="NAME", help="The plugin of a marketplace.")
     ] = None
 
 
