@@ -83,7 +83,7 @@ def test_what_cannot_be_reviewed_says_why_and_what_to_do(project: Path, tmp_path
         (project, {"base": "nope"}, "no branch or commit nope"),
         (project, {"base": "--output=x"}, "no branch or commit --output=x"),
         (project, {"commit": "nope"}, "no commit nope"),
-        (project, {"paths": ["../outside"]}, "outside of the repository"),
+        (project, {"paths": ["../outside"]}, "outside the repository"),
         (project, {"base": "main"}, "no commit in common"),
         (shallow, {"base": "main"}, "fetch-depth: 0"),
         (shallow, {"commit": "HEAD"}, "shallow clone"),

@@ -208,7 +208,7 @@ def test_where_no_worktree_can_be_made(trees: Worktrees, tmp_path: Path, state: 
     git(empty, "init", "-q")
     with pytest.raises(UsageError, match="has no commit"):
         enter(trees, empty)
-    with pytest.raises(UsageError, match="inside of a git directory"):
+    with pytest.raises(UsageError, match="inside a git directory"):
         enter(trees, empty / ".git")
     make_repository(empty / "full")
     git(empty / "full", "checkout", "-q", "-b", "agent/taken")
