@@ -352,7 +352,7 @@ class RunOptions(SharedOptions):
         str | None,
         Option(
             "--session-id",
-            "Run as session ID; run again, it goes on or tells its answer. No wait for rate limits.",
+            "Run as session ID; again, it goes on or tells its answer. Waits for no rate limit.",
             "ID",
         ),
     ] = None
