@@ -24,6 +24,7 @@ from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.output.plain_text import PlainTextOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from agentcli.ui.frame import ALL_ROWS
 from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.rows import Rows
 from agentcli.ui.screen import Screen, TerminalWriter
@@ -249,7 +250,7 @@ class Terminal:
         rows = Rows(self.screen.size.columns)
         rows.feed("".join("\n" if key.key == Keys.ControlM else key.data for key in echoed))
         up = len(rows.rows) - (not rows.at_line_start)
-        self.screen.send((f"\x1b[{up}A" if up else "") + "\r\x1b[J")
+        self.screen.send((f"\x1b[{up}A" if up else "") + f"\r{ALL_ROWS}")
 
     def close(self) -> None:
         """Nothing more is written; what a terminal that went away did not take is dropped."""

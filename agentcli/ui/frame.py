@@ -45,7 +45,7 @@ SAVE, RESTORE = "\x1b7", "\x1b8"
 _TO_END = "\x1b[J"
 # tmux forgets that a line goes on with a row that is erased whole, and scrolls away what is
 # erased from the first place of the screen on
-_ALL_ROWS = "\x1b[C\x1b[J\r\x1b[X"
+ALL_ROWS = "\x1b[C\x1b[J\r\x1b[X"
 _MARK = 5  # the column of the mark, when the window is as wide as the frame was made for
 
 
@@ -211,7 +211,7 @@ class Frame:
 
     def _erasing(self) -> str:
         """Erase from where the cursor is."""
-        return _TO_END if self._at.column else _ALL_ROWS
+        return _TO_END if self._at.column else ALL_ROWS
 
     def forget(self) -> None:
         """Nothing is drawn any more: somebody else has cleared it."""

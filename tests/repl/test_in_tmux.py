@@ -129,3 +129,15 @@ def test_a_window_that_is_dragged_in_mid_stream_loses_no_word(pane: Pane) -> Non
     pane.wait_for("Ask or tell")
     assert words(pane.text()) == numbers(6000)
     assert pane.text().count("Ask or tell") == 1
+
+
+@pytest.mark.spec("UI-13")
+def test_what_is_typed_before_the_chat_has_begun_stands_in_the_input_alone(tmp_path: Path) -> None:
+    """On an empty screen: there tmux keeps what is erased from its first place on."""
+    pane = Pane(tmp_path)
+    try:
+        pane.run("send-keys", "-l", "typed early")
+        pane.wait_for("> typed early")
+        assert pane.text().count("typed early") == 1
+    finally:
+        pane.run("kill-server")
