@@ -20,7 +20,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,17 @@ class ShellStates:
     def to_json(self) -> dict[str, Any]:
         """For the session file."""
         return {"inside": self.inside.to_json(), "outside": self.outside.to_json()}
+
+    def as_far_as(self, stored: ShellStates) -> tuple[ShellStates, list[str]]:
+        """Without the variables that ``stored`` has otherwise, and their names."""
+        whole = {**self.inside.variables, **self.outside.variables}
+        same = {**stored.inside.variables, **stored.outside.variables}
+        changed = sorted(name for name, value in whole.items() if same.get(name) != value)
+        states = (
+            replace(state, variables={n: v for n, v in state.variables.items() if n not in changed})
+            for state in (self.inside, self.outside)
+        )
+        return ShellStates(*states), changed
 
     def after(self, start: ShellState, end: ShellState, *, inside: bool) -> ShellStates:
         """The states once a shell has gone from ``start`` to ``end``."""

@@ -360,6 +360,12 @@ async def _keep_state(
         after = states.after(began, state, inside=start.sandbox is not None)
         try:
             await ctx.state.set(STATE_KEY, after.to_json())
+            stored = ShellStates.from_json(await ctx.state.get(STATE_KEY))
+            if stored != after:  # keys are taken out of all that is stored (SEC-9)
+                kept, keys = after.as_far_as(stored)
+                await ctx.state.set(STATE_KEY, kept.to_json())
+                named = ", ".join(keys[:_NAMED_PROCESSES])
+                notes.append(f"[{named}: a key is not stored; set it in the command that needs it]")
         except StoreError as error:
             notes.append(f"[cd and exports could not be stored: {error}]")
     return notes
