@@ -560,9 +560,9 @@ class ProjectPlace:
         top = self.directory / "refs" / "remotes"
         try:
             found = sorted(islice(top.glob("*/*"), _MAX_COMMITS))
+            return [str(path.relative_to(self.directory)) for path in found if path.is_file()]
         except OSError:
             return []
-        return [str(path.relative_to(self.directory)) for path in found if path.is_file()]
 
     def _commit(self, ref: str, packed: str) -> str:
         if _COMMIT.fullmatch(ref):
@@ -586,7 +586,9 @@ class ProjectPlace:
 
     def _is_loose(self, commit: str) -> bool:
         path = self.directory / "objects" / commit[:_PREFIX] / commit[_PREFIX:]
-        return path.is_file() and os.path.realpath(path) == str(path)
+        with contextlib.suppress(OSError):
+            return path.is_file() and os.path.realpath(path) == str(path)
+        return False
 
     def _packs(self) -> Iterator[Path]:
         packs = self.directory / "objects" / "pack"

@@ -375,6 +375,28 @@ def test_a_damaged_list_of_projects_is_kept_aside(
     assert len(json.loads(projects.read_text())) == 1
 
 
+@pytest.mark.spec("MEM-1", "OPS-1")
+def test_a_repository_that_may_not_be_read_is_one_without_commits(
+    memories: Memories, tmp_path: Path
+) -> None:
+    place = repository(tmp_path / "place")
+    memories.tell(place)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(place), str(clone))
+    git(clone, "remote", "set-url", "origin", REMOTE)
+    assert memories.knows(clone)
+    closed = [clone / ".git" / name for name in ("refs/remotes/origin", "objects", "objects/pack")]
+    for path in reversed(closed):
+        path.chmod(0)
+    try:
+        if os.access(closed[0], os.R_OK):
+            pytest.skip("root may read everything")
+        assert not memories.knows(clone)
+    finally:
+        for path in closed:
+            path.chmod(0o700)
+
+
 @pytest.mark.spec("MEM-1")
 def test_thousands_of_projects_are_all_found_again(memories: Memories, tmp_path: Path) -> None:
     memories.tell(tmp_path)
