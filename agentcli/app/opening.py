@@ -18,7 +18,7 @@ from agentcli.domain.messages import AssistantMessage, ToolResult
 from agentcli.domain.ports import cost_usd
 from agentcli.domain.session import LoadedSession, NewestUnreadable, SessionInfo, SessionStatus
 from agentcli.domain.values import mutable
-from agentcli.store.files import SessionFiles
+from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.sqlite import SqliteStore, recover
 
 
@@ -108,7 +108,7 @@ class Opener:
     async def _new(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
         now = time.time()
         info = SessionInfo(
-            id=(self.options.begins_missing and self.options.resume) or self.files.new_id(),
+            id=(self.options.begins_missing and self.options.resume) or new_session_id(),
             title="",
             cwd=str(self.options.cwd),
             created_at=now,

@@ -53,10 +53,11 @@ from agentcli.store.disk import (
     stamp_of,
     stamps_in,
 )
-from agentcli.store.faults import damaged, fault
 from agentcli.store.file import (
     SessionFile,
     connect_unseen,
+    damaged,
+    fault,
     name_of,
     publish,
     read_names,
@@ -109,10 +110,6 @@ class SessionFiles:
         self.directory = directory
         self.seal = seal
         self.catalogue = Catalogue(catalogue_path)
-
-    def new_id(self) -> str:
-        """An id that no session has."""
-        return new_session_id()
 
     def path_of(self, session_id: str) -> Path:
         """The file of a session, whether it exists or not; raises ``SessionNotFound``."""
@@ -390,7 +387,7 @@ class SessionFiles:
         ``SessionDamaged``, ``SessionTooNew``, ``PersistenceError``, or ``UsageError`` for a message
         that is not there.
         """
-        source, new_id = self.path_of(session_id), self.new_id()
+        source, new_id = self.path_of(session_id), new_session_id()
         copy_session(source, self.path_of(new_id), self.seal, at)
         return new_id
 

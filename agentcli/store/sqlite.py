@@ -42,8 +42,7 @@ from agentcli.domain.session import (
 )
 from agentcli.store import reads, seals, writes
 from agentcli.store.disk import ensure_directory, open_or_create, recovery_path, stamp_of
-from agentcli.store.faults import damaged, fault
-from agentcli.store.file import Body, SessionFile
+from agentcli.store.file import Body, SessionFile, damaged, fault
 from agentcli.store.seals import Seal
 from agentcli.store.writes import PriceOf, Redact, SessionWrites
 

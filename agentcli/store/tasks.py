@@ -30,8 +30,7 @@ from agentcli.domain.background import (
 )
 from agentcli.domain.ports import EndRecorded, QueuedInput, QueueKind, QueueSource
 from agentcli.store.codec import MalformedBody, from_column, to_column, to_json
-from agentcli.store.faults import fault
-from agentcli.store.file import BUSY_TIMEOUT_S, read_with
+from agentcli.store.file import BUSY_TIMEOUT_S, fault, read_with
 from agentcli.store.lock import live_owner
 from agentcli.store.seals import put_mark
 from agentcli.store.writes import queue_add

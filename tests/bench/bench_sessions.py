@@ -18,7 +18,7 @@ from pathlib import Path
 
 from agentcli.domain.errors import SessionNotFound
 from agentcli.repl.choosing import MAX_PICKED, Selection
-from agentcli.store.files import SessionFiles
+from agentcli.store.files import SessionFiles, new_session_id
 from tests.bench.bench_store import median_ms, timed
 from tests.bench.table import Row, show
 from tests.store.sessions import make
@@ -38,7 +38,7 @@ def filled(root: Path, count: int) -> SessionFiles:
     files.directory.mkdir()
     for number in range(count):
         template = first.path_of(ids[number % TEMPLATES])
-        os.link(template, files.path_of(files.new_id()))
+        os.link(template, files.path_of(new_session_id()))
     return files
 
 

@@ -137,7 +137,7 @@ def rows(rounds: int) -> Iterator[Row]:
 
         files.directory.mkdir()
         for _ in range(5_000):
-            files.path_of(files.new_id()).write_bytes(template)
+            files.path_of(new_session_id()).write_bytes(template)
         yield Row("list 5,000 sessions, catalogue lost", timed(list_once) * 1000, "ms")
         yield Row(
             "list 5,000 sessions", median_ms(lambda: timed(list_once), rounds), "ms", target=300

@@ -25,8 +25,7 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import cost_usd
 from agentcli.domain.session import Origin, SessionInfo, SessionStatus
 from agentcli.domain.values import frozen
-from agentcli.store.faults import fault
-from agentcli.store.file import SessionFile
+from agentcli.store.file import SessionFile, fault
 from agentcli.store.files import SessionFiles
 from agentcli.store.imports.draft import (
     DraftMessage,

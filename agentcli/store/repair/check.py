@@ -31,8 +31,7 @@ from agentcli.store.codec import (
     prove,
 )
 from agentcli.store.disk import is_session_name
-from agentcli.store.faults import fault
-from agentcli.store.file import SessionFile
+from agentcli.store.file import SessionFile, fault
 from agentcli.store.lock import live_owner
 from agentcli.store.wal import fault_of_log
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from agentcli.domain.errors import SessionNotFound, SessionTooNew, StoreError
 from agentcli.domain.values import frozen
 from agentcli.store import disk, wal
-from agentcli.store.faults import fault
-from agentcli.store.file import SessionFile, name_of
+from agentcli.store.file import SessionFile, fault, name_of
 from agentcli.store.lock import WriterLock
 from agentcli.store.repair.check import check
 from agentcli.store.repair.pages import read_tables
