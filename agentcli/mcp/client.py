@@ -83,6 +83,9 @@ LIST_S = 30.0
 # how long a server has to answer the probe before the old way is tried beside it
 PROBE_S = 5.0
 MAX_PAGES = 100
+# a subscription that has lasted so long was a good one; others end the attempts
+GOOD_LISTEN_S = 30.0
+MAX_LISTENS = 5
 MAX_ROUNDS = 10
 _STATE_WAIT_S = 0.1
 log = logging.getLogger(__name__)
@@ -429,6 +432,30 @@ class McpClient:
             return ()
         pages = [page async for page in self._pages("prompts/list", "prompts")]
         return prompts_in(self._server.name, pages)
+
+    async def listen(self) -> None:
+        """Hear of tools that come and go, where a server of 2026 offers that, until it ends.
+
+        The answer to the request is the end of the subscription, the notices come before it:
+        https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions. What
+        happens between two subscriptions nobody tells, so that may have been a change.
+        """
+        if not self.agreement.is_modern or not self.agreement.tells_of("tools"):
+            return
+        meta = self._me.meta(self.agreement.version)
+        params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+        loop, attempt = asyncio.get_running_loop(), 0
+        while attempt < MAX_LISTENS:
+            began = loop.time()
+            try:
+                await self._ask("subscriptions/listen", params)
+            except (RpcError, ConnectionClosed, LoginRequired, SessionLost):
+                return
+            except McpError as error:
+                log.info("%s", error)
+            attempt = 1 if loop.time() - began > GOOD_LISTEN_S else attempt + 1
+            self._setup.changed(self._server.name, "tools")
+            await asyncio.sleep(2**attempt)
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], progress: Callable[[str], None]

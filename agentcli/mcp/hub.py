@@ -32,6 +32,7 @@ from agentcli.mcp.http import SessionLost
 from agentcli.mcp.protocol import full_name
 from agentcli.mcp.remembered import KnownServer, Remembered
 from agentcli.mcp.servers import McpServer
+from agentcli.rpc.connection import beside
 
 T = TypeVar("T")
 PING_S = 3.0
@@ -319,11 +320,12 @@ class ServerHub:
                 opening = connected(server, self._setup, link.protocol)
                 client = await opening.__aenter__()
             try:
-                await self._learn(link, client)
-                link.client, link.status = client, ServerStatus.READY
-                ready.set()
-                link.problem = await client.ended()
-                link.status = ServerStatus.FAILED
+                async with beside(client.listen()):
+                    await self._learn(link, client)
+                    link.client, link.status = client, ServerStatus.READY
+                    ready.set()
+                    link.problem = await client.ended()
+                    link.status = ServerStatus.FAILED
             finally:
                 link.client, link.said = None, client.said
                 await opening.__aexit__(None, None, None)
@@ -343,8 +345,8 @@ class ServerHub:
         agreement = client.agreement
         link.version, link.protocol = agreement.server, agreement.version
         link.instructions = agreement.instructions
-        link.tools = await client.tools()
         link.is_stale = False
+        link.tools = await client.tools()
         for kind in ("resources", "prompts"):
             try:
                 setattr(link, kind, await getattr(client, kind)())

@@ -69,6 +69,10 @@ class Agreement:
         """Whether the server has ``tools``, ``resources`` or ``prompts``."""
         return isinstance(self.capabilities.get(what), dict)
 
+    def tells_of(self, what: str) -> bool:
+        """Whether it says so when the list of these changes."""
+        return self.offers(what) and self.capabilities[what].get("listChanged") is True
+
 
 @frozen
 class ClientFacts:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.domain.cancel import CancelToken
 from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.messages import ImagePart, TextPart
 from agentcli.domain.tools import OutputKind, ToolOutput
@@ -21,7 +22,7 @@ from agentcli.mcp.protocol import LEGACY, MODERN
 from agentcli.mcp.servers import McpServer
 from agentcli.tools._server_tool import ServedTool
 from agentcli.wire.sse import SseDecoder
-from tests.mcp.servers import SUPPORT, Answers, hostile, sdk_server, server, setup
+from tests.mcp.servers import SUPPORT, Answers, hostile, hub_of, sdk_server, server, setup
 
 pytestmark = pytest.mark.spec("MCP-1")
 ERAS = [pytest.param("", MODERN, id="2026"), pytest.param("2025", LEGACY, id="2025")]
@@ -94,6 +95,29 @@ def test_a_server_of_the_sdk_is_used_over_http(
     tmp_path: Path, http_url: str, era: str, version: str
 ) -> None:
     asyncio.run(_use(server("ex", {"url": http_url}), tmp_path, era, version))
+
+
+@pytest.mark.spec("MCP-1")
+@pytest.mark.parametrize("transport", [pytest.param("stdio", marks=pytest.mark.slow), "http"])
+def test_a_tool_that_comes_while_a_server_of_2026_is_up_is_heard_of(
+    tmp_path: Path, http_url: str, transport: str
+) -> None:
+    configured = sdk_server() if transport == "stdio" else server("ex", {"url": http_url})
+
+    async def play() -> None:
+        async with hub_of(tmp_path, configured) as hub:
+            grow = hub.tool("mcp__ex__grow")
+            assert grow is not None
+            await hub.call(grow, {"name": f"by_{transport}"}, CancelToken(), lambda _: None)
+            for _ in range(1_000):  # the list is asked for again after a notice alone
+                assert await hub.tools(CancelToken(), lambda _: None) == []
+                (facts,) = hub.facts()
+                if f"by_{transport}" in {tool.name for tool in facts.tools}:
+                    return
+                await asyncio.sleep(0.01)
+            raise AssertionError("nothing was heard of it")
+
+    asyncio.run(play())
 
 
 def with_client(

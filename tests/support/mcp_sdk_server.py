@@ -89,6 +89,14 @@ async def roots(ctx: Context) -> str:
 
 
 @server.tool()
+async def grow(ctx: Context, name: str) -> str:
+    """Get one more tool."""
+    server.add_tool(environment, name=name)
+    await ctx.notify_tools_changed()
+    return name
+
+
+@server.tool()
 def leave() -> str:
     """End the process."""
     os._exit(3)
