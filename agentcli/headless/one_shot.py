@@ -152,6 +152,7 @@ class OneShot:
         self._opening: asyncio.Future[Session] | None = None
         self._started_at = time.monotonic()
         self._has_ended = False
+        self._has_result = False
 
     # --- from start to end -----------------------------------------------------------------
 
@@ -170,11 +171,12 @@ class OneShot:
             return self._report_fault(error)
 
     def _report_fault(self, error: Exception) -> int:
-        """The end could not be written: what little can still be said."""
+        """Something failed at the end: what little can still be said, and no second result."""
         known = as_agent_error(error)
         log_error(known, error)
         message = self._request.redact(one_line(str(known)))
-        if self._request.output_format != "text" and not isinstance(error, OSError):
+        is_owed = self._request.output_format != "text" and not self._has_result
+        if is_owed and not isinstance(error, OSError):
             write_failure(message, kind_of(known), session_id=self._facts.session_id)
         write_error_line(f"error: {message}")
         return exit_code_for(known)
@@ -444,6 +446,7 @@ class OneShot:
         if not self._has_ended:
             self._has_ended = True
             self._write_end(end, since=self._started_at)
+            self._has_result = True
 
     def _write_end(self, end: RunEnd, *, since: float, more: bool = False) -> None:
         shown = replace(end, message=self._request.redact(end.message))

@@ -96,7 +96,7 @@ class StreamShot(OneShot):
             return
         is_written = end is self._last_end
         if is_written or (end.is_stop and self._output.writer.ends_with_result):
-            self._has_ended = True
+            self._has_ended = self._has_result = True
             if not is_written:
                 self._report_end(end)
         else:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,33 @@ def ended(
     assert "Traceback" not in done.stderr
     assert lines[-1]["is_error"] == (lines[-1]["subtype"] != "success")
     return done.code, lines[-1], done.stderr
+
+
+FAULT_AT_THE_END = """
+from agentcli.app.session import Session
+from agentcli.cli.main import run_app
+
+close = Session.aclose
+
+async def fail(self):
+    await close(self)
+    raise RuntimeError("it broke")
+
+Session.aclose = fail
+run_app()
+"""
+
+
+@pytest.mark.spec("CLI-5", "CLI-6")
+def test_a_fault_after_the_result_makes_no_second_one(work: Path) -> None:
+    with ModelServer([say("fine")]) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", FAULT_AT_THE_END, "run", "-o", "stream-json", "hi"],
+            capture_output=True, text=True, env=agent_env(server), cwd=work, check=False,
+        )  # fmt: skip
+    kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+    assert (done.returncode, kinds) == (1, ["system", "assistant", "result"]), done.stderr
+    assert "error: " in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.spec("CLI-5", "CLI-6")
