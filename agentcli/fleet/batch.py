@@ -51,6 +51,7 @@ class BatchPlan:
     ``arguments`` are options of ``agent run`` for every task, ``model``, ``permission_mode`` and
     ``timeout_s`` those that a row may overrule (``is_fearless``: yolo twice). A task is tried
     ``attempts`` times at most in one start; with ``worktrees`` each in a worktree of its own.
+    ``schema`` is what results of tasks without one of their own must satisfy, as JSON.
     ``default_model`` answers where nobody is named, as far as that is known.
     ``follow`` says which tasks a task's end leads to, by its id and row.
     """
@@ -63,6 +64,7 @@ class BatchPlan:
     is_fearless: bool = False
     timeout_s: float | None = None
     worktrees: bool = False
+    schema: str | None = None
     attempts: int = 5
     retry_failed: bool = False
     default_model: str = ""
@@ -352,7 +354,7 @@ class Batch:
             task.prompt,
             task.cwd,
             tuple(options),
-            task.schema,
+            plan.schema if task.schema is None else task.schema,
             timeout_s,
             task.is_data,
         )

@@ -105,7 +105,7 @@ class FinalResult(Tool):
 
 
 class ResultSchema:
-    """One schema. ``parameters`` is how it is given to the model; see ``of_arguments``.
+    """One ``schema``. ``parameters`` is how it is given to the model; see ``of_arguments``.
 
     ``apart`` is whether a check that may take long is made by a process of its own. ``check`` is
     asked about what satisfies the schema. Raises ``UsageError`` for what is no JSON schema.
@@ -115,7 +115,7 @@ class ResultSchema:
         self._check = check
         if not isinstance(schema, Mapping | bool):
             raise UsageError(f"a JSON schema is an object, not {_kind(schema)}", _ADVICE)
-        self._schema = _of_json(schema)
+        self.schema = _of_json(schema)
         self._validator = _validator(schema)
         cost = cost_of(schema) if apart else Cost.PLAIN
         self._apart = cost is not Cost.PLAIN
@@ -135,7 +135,7 @@ class ResultSchema:
         if self._apart:
             try:
                 return tuple(
-                    ArgumentProblem(*found) for found in _checked_apart(self._schema, value)
+                    ArgumentProblem(*found) for found in _checked_apart(self.schema, value)
                 )
             except _CheckFailed as failure:
                 return (ArgumentProblem(_WHOLE, str(failure)),)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.app.files.safe_git import GitBusy
 from agentcli.app.worktrees.book import Stay, TreeInUse, Worktrees
 from agentcli.app.worktrees.repository import clear_left_locks, common_directory, repository_at
 from agentcli.config.paths import Paths
@@ -395,6 +396,44 @@ def test_only_locks_of_that_time_and_place_are_taken_away(root: Path, tmp_path: 
     clear_left_locks(common, "agent/fix", now)
     assert older.exists() and (theirs / "fix.lock").exists()
     assert not (common / "config.lock").exists()
+
+
+def test_the_lock_of_a_git_that_stands_still_and_lives_stays(
+    trees: Worktrees, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not Path("/proc/self/comm").exists():
+        pytest.skip("the system does not tell of processes")
+    monkeypatch.setattr("agentcli.app.worktrees.repository._STANDS_S", 0.0)
+    monkeypatch.setattr("agentcli.app.worktrees.repository._PATIENCE_S", 0.0)
+    place, lock = trees.path_of(repository_at(root).common, "fix"), root / ".git/packed-refs.lock"
+    marker = state / "worktree-records" / place.parent.name / ".repository.lock"
+    marker.parent.mkdir(parents=True)
+    marker.write_text("agent/old")
+    waits = ("git", "-C", str(root), "cat-file", "--batch")
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"HEAD\n")
+        process.stdin.flush()
+        assert b"commit" in process.stdout.readline()
+        lock.touch()
+        for _ in range(2):
+            with pytest.raises(GitBusy, match="a git at work in"):
+                enter(trees, root, "fix")
+        assert lock.exists() and marker.read_text() == "agent/old"
+        process.stdin.close()
+        process.stdout.read()
+    monkeypatch.undo()
+    assert trees.leave(enter(trees, root, "fix")) is None and not lock.exists()
+
+
+def test_odd_names_of_directories_are_no_obstacle(
+    trees: Worktrees, state: Path, tmp_path: Path
+) -> None:
+    root = make_repository(tmp_path / "odd\u2028pla\x0bce")
+    assert trees.leave(enter(trees, root, "fix")) is None
+    assert traces(root, state) == {}
+    with pytest.raises(UsageError, match="a line break"):
+        enter(trees, make_repository(tmp_path / "two\nlines"))
 
 
 _KILLED = """

@@ -577,7 +577,9 @@ class Worktrees:
         try:
             if left := os.read(lock.handle, _MAX_RECORD_BYTES):
                 begun_at = os.fstat(lock.handle).st_mtime
-                clear_left_locks(tree.repository, os.fsdecode(left), begun_at)
+                if not clear_left_locks(tree.repository, os.fsdecode(left), begun_at):
+                    what = f"a git at work in {tree.repository} seems to lock it"
+                    raise GitBusy(what, "wait for it, or end it if it hangs")
             os.ftruncate(lock.handle, 0)
             os.lseek(lock.handle, 0, os.SEEK_SET)
             os.write(lock.handle, os.fsencode(tree.branch))

@@ -21,7 +21,7 @@ MAX_NAME = 100
 _MAX_NAME_BYTES = 200  # a file's name has at most 255, and some go before and after it
 MAKING, READY, REMOVING = "making", "ready", "removing"
 _MAX_OUTPUT = 100_000
-_STANDS_S = 2.0  # nothing that a working git writes stands still that long
+_STANDS_S = 2.0  # what a working git writes seldom stands still that long
 _PATIENCE_S = 30.0
 
 
@@ -76,7 +76,9 @@ def repository_at(cwd: Path) -> Repository:
             f"{cwd} is in no git repository that git can read",
             "make one with git init and a first commit, or leave -w out",
         )
-    common, is_bare, is_inside = os.fsdecode(found).splitlines()
+    common, is_bare, is_inside = os.fsdecode(found).rstrip("\n").rsplit("\n", 2)
+    if "\n" in common:
+        raise UsageError(f"the path of {cwd} has a line break in it", "rename the directory")
     if is_inside != "true" and is_bare != "true":
         raise UsageError(f"{cwd} is inside a git directory", "change to the working tree")
     top, below = Path(common), ""
@@ -144,25 +146,43 @@ def commit_of(git: SafeGit, name: str) -> str:
     return os.fsdecode(found or b"").strip()
 
 
-def clear_left_locks(repository: Path, branch: str, since: float) -> None:
+def clear_left_locks(repository: Path, branch: str, since: float) -> bool:
     """Take away the locks of a git that was killed at work on ``branch``, begun at ``since``.
 
-    Every other git would wait for them in vain. Those of one that lives do not stand still.
+    Every other git would wait for them in vain. A lock stays that changes, or that a git may hold
+    which was at work there when the lock was first seen, and still is: whether none stayed.
     """
     names = ("packed-refs.new", "packed-refs.lock", "config.lock", f"refs/heads/{branch}.lock")
     until = time.monotonic() + _PATIENCE_S
     left: dict[Path, tuple[float, int]] | None = None
-    stands_since = 0.0
-    while left != {} and time.monotonic() < until:
+    holders, stands_since = frozenset[str](), 0.0
+    while left != {}:
         now = {file: made for name in names if (made := _made(file := repository / name, since))}
         if now != left:
+            holders = _gits_in(repository) if now else holders
             left, stands_since = now, time.monotonic()
-        elif time.monotonic() - stands_since >= _STANDS_S:
+        elif time.monotonic() - stands_since >= _STANDS_S and not (
+            holders and holders & _gits_in(repository)
+        ):
             for file in left:
                 with suppress(OSError):
                     file.unlink()
-            return
+            return True
+        if left and time.monotonic() >= until:
+            return False
         time.sleep(0.05)
+    return True
+
+
+def _gits_in(repository: Path) -> frozenset[str]:
+    """The processes of git at work there, stopped ones too, where the system tells of them."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_git = (place / "comm").read_bytes().startswith(b"git")
+            if is_git and common_directory((place / "cwd").readlink()) == repository:
+                found.add(place.name)
+    return frozenset(found)
 
 
 def _made(file: Path, since: float) -> tuple[float, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -121,6 +122,7 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
             is_fearless=common.yolo > 1,
             timeout_s=common.timeout_s(),
             worktrees=self.worktree,
+            schema=_schema_of(self),
             retry_failed=self.retry_failed,
             default_model=settings.model or "",
         )
@@ -248,6 +250,15 @@ def checked(options: ManyOptions) -> RunOptions:
     return common
 
 
+def _schema_of(options: ManyOptions) -> str | None:
+    """What results must satisfy: read once, as it may come from a pipe, and nodes lack its file."""
+    if options.json_schema is None:
+        return None
+    from agentcli.cli.run import read_output_schema
+
+    return json.dumps(read_output_schema(options.json_schema).schema)
+
+
 def _with_paths(options: ManyOptions) -> Iterator[str]:
     """The options that name files: tasks may work in other directories."""
     for name in options.add_dir or ():
@@ -255,12 +266,6 @@ def _with_paths(options: ManyOptions) -> Iterator[str]:
     for text in options.mcp_config or ():
         is_inline = text.lstrip().startswith("{")
         yield f"--mcp-config={text if is_inline else Path(text).expanduser().absolute()}"
-    if (given := options.json_schema) is not None:
-        from agentcli.cli.run import read_output_schema
-
-        read_output_schema(given)
-        is_inline = given.lstrip().startswith(("{", "[")) or given.strip() in {"true", "false"}
-        yield f"--json-schema={given if is_inline else Path(given).expanduser().absolute()}"
 
 
 def _directory(options: BatchOptions, tasks: str, shard: Shard | None) -> Path:

@@ -70,9 +70,9 @@ class Steps:
         return say(f"<{words}>")
 
 
-def pipeline(server: ModelServer, work: Path, *more: str) -> Any:
+def pipeline(server: ModelServer, work: Path, *more: str, given: str | None = None) -> Any:
     args = ("pipeline", "run", "p.toml", "-o", "out", "-j", "4", *more)
-    return run_agent(*args, env=agent_env(server), cwd=work)
+    return run_agent(*args, env=agent_env(server), cwd=work, input=given)
 
 
 def steps_of(work: Path) -> dict[str, Any]:
@@ -220,8 +220,10 @@ def test_failed_steps_run_again_are_counted_once_and_say_what_they_failed_at(
     Steps(model_server)
     assert pipeline(model_server, tmp_path).code == 1
     assert long in json.dumps(model_server.requests[0].body)
-    again = pipeline(model_server, tmp_path, "--retry-failed")
-    assert again.code == 1
+    # that of the step counts, not one for all, which may come from a pipe
+    for_all = ("--json-schema", "/dev/stdin", "--retry-failed")
+    again = pipeline(model_server, tmp_path, *for_all, given='{"title": "for all"}')
+    assert again.code == 1 and long in json.dumps(model_server.requests[-1].body)
     assert "1/1 limit: one-" in again.stderr and "ended before" not in again.stderr
     (run,) = steps_of(tmp_path)["one"]["runs"]
     assert run["state"] == "limit" and run["worktree"].startswith("batch-")
