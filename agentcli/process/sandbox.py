@@ -382,7 +382,7 @@ class SessionSandbox:
         return TreeWatch(self._roots, (*project, *self._own().scripts), own, user_configs)
 
     def _set_aside(self) -> list[str]:
-        from agentcli.process.sandbox_watch import set_aside
+        from agentcli.process.set_aside import set_aside
 
         lines = [line for path in self._unborn if (line := set_aside(path))]
         if self._watch is not None:

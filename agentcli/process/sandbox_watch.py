@@ -16,7 +16,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,9 +26,9 @@ from pathlib import Path
 from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.git_config import joined, named_by, programs_of, run_by
 from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
+from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, set_aside
 
 MOST_DIRECTORIES = 50_000
-SUFFIX = ".set-aside"
 _SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
 _MOST_FILES = 400  # of one tree
 _MOST_BYTES = 256 * 1024  # of one file, to be put back
@@ -37,7 +36,6 @@ _MOST_LINES = 8
 _PLAIN = re.compile(r"[\w./+@ -]+")
 # a change within one tick of the file system's clock is not seen in the change time
 _TICK_NS = 100_000_000
-_MOST_NAME = 200  # characters of a name that is kept when it is changed
 _MOST_S = 4.0  # of one look, on a file system that is far away
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
@@ -99,21 +97,11 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """What a path holds. ``data``: all of it, or what tells it from others (``is_whole``)."""
-
-    type: int
-    mode: int
-    data: bytes
-    is_whole: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class _Watched:
     """``top``: the directory that it came in with, which goes as a whole if it is new."""
 
     kind: Kind
-    content: _Held
+    content: Held
     top: str
 
 
@@ -134,6 +122,8 @@ class Survey:
     items: dict[str, _Watched] = field(default_factory=dict)
     repositories: list[Path] = field(default_factory=list)
     git_directories: dict[str, tuple[int, int]] = field(default_factory=dict)
+    trees: dict[str, set[str]] = field(default_factory=dict)
+    """By git directory: the working trees that use it, which is where its programs start."""
     directories: dict[str, _Listing] = field(default_factory=dict)
     is_cut: bool = False
     crowded: set[str] = field(default_factory=set)
@@ -222,7 +212,7 @@ class TreeWatch:
             for path in changed:
                 del now.items[path]
                 item, old = again.items.get(path), self.known.items.get(path)
-                if item and (item.content == _MINIMAL or (old and item.content == old.content)):
+                if item and (item.content == MINIMAL or (old and item.content == old.content)):
                     now.items[path] = item
         self.known = now
         if len(lines) > _MOST_LINES:
@@ -332,6 +322,7 @@ class TreeWatch:
             found.repositories.append(Path(path))
             if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - texts
                 self._git_directory(path, found)
+                found.trees.setdefault(path, set()).add(prefix.rstrip("/"))
             else:
                 self._link(path, found)
             return
@@ -350,6 +341,8 @@ class TreeWatch:
         """A ``.git`` that leads elsewhere, and where."""
         self._add_file(path, Kind.LINK, found)
         target = self._target(path)
+        if target:
+            found.trees.setdefault(target, set()).add(os.path.dirname(path))  # noqa: PTH120 - a text
         if target and self._is_inside(target):
             self._git_directory(target, found)
         elif target and (common := common_of_worktree(Path(path), Path(target))):
@@ -420,7 +413,7 @@ class TreeWatch:
             if _SET_ASIDE.search(name) or (kind is Kind.HOOK and name.endswith(".sample")):
                 continue
             if not left[is_file]:
-                many = _Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)
+                many = Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)
                 found.items.setdefault(path, _Watched(kind, many, top or path))
                 found.crowded.add(path)
                 break
@@ -437,15 +430,21 @@ class TreeWatch:
         So does a hook that is a link, or names one.
         """
         named: dict[str, Kind] = {}
-        trees = {str(repository.parent) for repository in found.repositories}
-        for path, item in found.items.items():
-            if item.kind is Kind.CONFIG:
-                git = os.path.dirname(path)  # noqa: PTH120 - a text
-                named |= _named_in(item.content.data, git, os.path.dirname(git))  # noqa: PTH120 - a text
-        for config in self._user_configs:
-            if (content := _read(str(config))) is not None:
-                for tree in trees:
-                    named |= _named_in(content.data, str(config.parent), tree)
+        trees = _trees(found)
+        every = frozenset[str]().union(*trees.values())
+        every |= {str(repository.parent) for repository in found.repositories}
+        configs = [
+            (item.content.data, os.path.dirname(path), trees.get(os.path.dirname(path), every))  # noqa: PTH120 - texts
+            for path, item in found.items.items()
+            if item.kind is Kind.CONFIG
+        ]
+        users = ((each, _read(str(each))) for each in self._user_configs)
+        configs += [(held.data, str(each.parent), every) for each, held in users if held]
+        for config, directory, starts in configs:
+            for tree in starts if programs_of(config) else ():
+                for place, is_config in named_by(config, directory, tree):
+                    named[place] = Kind.CONFIG if is_config else Kind.SCRIPT
+                    trees.setdefault(place, set()).add(tree)
         by_git = frozenset(named)
         for path, item in found.items.items():
             if item.kind not in {Kind.HOOK, Kind.SCRIPT}:
@@ -454,8 +453,9 @@ class TreeWatch:
             if stat.S_ISLNK(item.content.type):
                 named |= {os.path.realpath(path): Kind.SCRIPT}
             elif item.kind is Kind.HOOK or "/.husky/" in path or not by_git.isdisjoint(above):
-                tree = next((each for each in above if each in trees), "")
-                named |= dict.fromkeys(run_by([path], tree) if tree else (), Kind.SCRIPT)
+                nearest = {next((each for each in above if each in every), "")}
+                for tree in nearest.union(*(trees.get(each, ()) for each in above)) - {""}:
+                    named |= dict.fromkeys(run_by([path], tree), Kind.SCRIPT)
         return {
             place: kind
             for place, kind in named.items()
@@ -491,6 +491,7 @@ class TreeWatch:
             case _:
                 is_new = now.kind is Kind.SCRIPT and before is None
                 came_along = is_new and self._came_with_a_repository(now.top)
+                came_along = came_along or (before is None and self._is_in_another_tree(now))
                 return came_along or (path.endswith("/.hg/hgrc") and _is_only_paths(now.content))
 
     def _is_shielded(self, path: str, found: Survey) -> bool:
@@ -536,6 +537,13 @@ class TreeWatch:
             place = os.path.dirname(place)  # noqa: PTH120 - a text
         return False
 
+    def _is_in_another_tree(self, item: _Watched) -> bool:
+        """Whether it is what git runs already: "git worktree add" brings its own copy of that."""
+        return item.top in self._named and any(
+            known.content == item.content and known.top in self._named
+            for known in self.known.items.values()
+        )
+
     # --- putting right ---------------------------------------------------------------------
 
     def _put_right(self, changed: Sequence[str], now: Survey) -> Iterator[str]:
@@ -550,7 +558,7 @@ class TreeWatch:
             gone.add(target)
             restored = None if before is None or not before.content.is_whole else before.content
             if restored is None and item.kind is Kind.CONFIG:
-                restored = _MINIMAL
+                restored = MINIMAL
             if item.kind is Kind.TODO and item.content.is_whole:
                 restored = _without_steps_that_run(item.content)
             if line := set_aside(Path(target), restored):
@@ -578,7 +586,7 @@ def _identity(path: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _read(path: str) -> _Held | None:
+def _read(path: str) -> Held | None:
     # never from memory: what is written through a mapping leaves all times as they are (mmap(2))
     try:
         status = os.lstat(path)
@@ -589,25 +597,35 @@ def _read(path: str) -> _Held | None:
     data = b""
     with contextlib.suppress(OSError, ValueError):
         if stat.S_ISLNK(status.st_mode):
-            return _Held(kind, 0, os.fsencode(os.readlink(path)))  # noqa: PTH115 - a text
+            return Held(kind, 0, os.fsencode(os.readlink(path)))  # noqa: PTH115 - a text
         if not stat.S_ISREG(status.st_mode):
-            return _Held(kind, mode, b"", is_whole=False)
+            return Held(kind, mode, b"", is_whole=False)
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) <= _MOST_BYTES:
-            return _Held(kind, mode, data)
+            return Held(kind, mode, data)
     told = (len(data), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     digest = hashlib.sha256(repr(told).encode() + data).digest()
-    return _Held(kind, mode, digest, is_whole=False)
+    return Held(kind, mode, digest, is_whole=False)
 
 
-def _named_in(config: bytes, directory: str, tree: str) -> dict[str, Kind]:
-    found = named_by(config, directory, tree)
-    return {place: Kind.CONFIG if is_config else Kind.SCRIPT for place, is_config in found}
+def _trees(found: Survey) -> dict[str, set[str]]:
+    """By git directory: the working trees that its configuration and hooks are for."""
+    trees = {git: set(users) for git, users in found.trees.items()}
+    for path, item in found.items.items():
+        git = os.path.dirname(path)  # noqa: PTH120 - a text
+        if item.kind is Kind.COMMON and git in trees:
+            trees.setdefault(_common_of(git, item.content), set()).update(trees[git])
+        for section, key, value, _ in (
+            (programs_of(item.content.data) or ()) if item.kind is Kind.CONFIG else ()
+        ):
+            if (section, key) == ("core", "worktree"):
+                trees.setdefault(git, set()).add(joined(git, value))
+    return trees
 
 
-def _is_only_paths(hgrc: _Held) -> bool:
+def _is_only_paths(hgrc: Held) -> bool:
     is_known = stat.S_ISREG(hgrc.type) and hgrc.is_whole
     return is_known and all(map(_NAMES_NO_PROGRAM.fullmatch, hgrc.data.splitlines()))
 
@@ -616,84 +634,10 @@ def _steps_that_run(todo: bytes) -> frozenset[bytes]:
     return frozenset(line.strip() for line in todo.splitlines() if _RUNS.match(line))
 
 
-def _without_steps_that_run(todo: _Held) -> _Held:
+def _without_steps_that_run(todo: Held) -> Held:
     kept = b"".join(line for line in todo.data.splitlines(keepends=True) if not _RUNS.match(line))
-    return _Held(todo.type, todo.mode, kept)
+    return Held(todo.type, todo.mode, kept)
 
 
-def _common_of(git: str, content: _Held) -> str:
+def _common_of(git: str, content: Held) -> str:
     return joined(git, os.fsdecode(content.data.partition(b"\n")[0].strip()))
-
-
-_MINIMAL = _Held(
-    stat.S_IFREG,
-    0o644,
-    b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
-)
-
-
-# --- setting aside ----------------------------------------------------------------------------
-
-
-def set_aside(path: Path, before: _Held | None = None) -> str:
-    """Rename ``path`` to a name under which nothing looks for it, and put back what was there.
-
-    The line for the user and the model; empty when there is nothing, or not where it seems.
-    """
-    try:
-        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        if os.path.realpath(f"/proc/self/fd/{parent}") != str(path.parent):
-            return ""
-        return _set_aside_in(parent, path, before)
-    finally:
-        os.close(parent)
-
-
-def _set_aside_in(parent: int, path: Path, before: _Held | None) -> str:
-    shown = str(path) if str(path).isprintable() else ascii(str(path))
-    try:
-        os.stat(path.name, dir_fd=parent, follow_symlinks=False)
-    except OSError:
-        return ""
-    target = _free_name(parent, f"{path.name[:_MOST_NAME]}{SUFFIX}")
-    try:
-        try:
-            os.rename(path.name, target, src_dir_fd=parent, dst_dir_fd=parent)
-        except PermissionError:
-            os.fchmod(parent, stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
-            os.rename(path.name, target, src_dir_fd=parent, dst_dir_fd=parent)
-    except OSError as error:
-        return f"[sandbox: {shown} must not be made here: {error.strerror}]"
-    is_back = before is not None and _put_back(parent, path.name, before)
-    again = " and what was there put back" if is_back and before is not _MINIMAL else ""
-    return (
-        f"[sandbox: {shown} would take effect outside and was renamed to {target}{again}; "
-        'to make it, run the command again with access "outside"]'
-    )
-
-
-def _free_name(parent: int, name: str) -> str:
-    """``name`` or another like it that is not taken, however many are."""
-    for end in ("", "1", "2", "3", "4", *(secrets.token_hex(8) for _ in range(3))):
-        try:
-            os.stat(f"{name}{end}", dir_fd=parent, follow_symlinks=False)
-        except OSError:
-            return f"{name}{end}"
-    return f"{name}{secrets.token_hex(16)}"
-
-
-def _put_back(parent: int, name: str, before: _Held) -> bool:
-    with contextlib.suppress(OSError):
-        if stat.S_ISLNK(before.type):
-            os.symlink(os.fsdecode(before.data), name, dir_fd=parent)
-            return True
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(name, flags, before.mode, dir_fd=parent)
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(handle, before.mode)
-            file.write(before.data)
-        return True
-    return False

@@ -310,6 +310,49 @@ def test_hooks_of_the_users_configuration_are_looked_for_in_a_repository_that_co
     assert not (root / "p/.githooks").exists()
 
 
+_TREES = (
+    f"{REPOSITORY}; git config core.hooksPath .githooks; mkdir .githooks tools; cd .githooks;"
+    " echo 'sh tools/a.sh' | tee pre-commit >pre-push; cd ..; echo true >tools/a.sh; chmod +x .githooks/*; git add .;"
+    " git commit -qmtwo --no-verify"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "evil", "tree"),
+    [
+        ("git worktree add -q ../tree", "", "../tree"),
+        ("git worktree add -q tree", "", "tree"),
+        ("", "git worktree add -q tree;", "tree"),
+        ("", "mkdir -p tree/.githooks; echo gitdir: ../.git >tree/.git;", "tree"),
+        (f"git init -q --separate-git-dir=.git/far tree; cd tree; {_TREES[_TREES.index('git c') :]}", "", "tree"),
+        (("git config --unset core.hooksPath; git config include.path ../team.cfg;"
+         " printf '[core]\\nhooksPath=.githooks' >team.cfg"), "", "."),
+    ],
+)  # fmt: skip
+def test_what_a_configuration_names_is_protected_in_each_tree_that_uses_it(
+    root: Path, more: str, evil: str, tree: str
+) -> None:
+    top = root / "top"
+    top.mkdir()
+    sh(f"{_TREES}; {more or ':'}", top)
+    work = (top / tree).resolve()
+    watched = work if tree == "../tree" else top
+    attack = (
+        f"{evil} cd {shlex.quote(str(work))}; mkdir -p tools; echo 'echo evil >{root}/pwned'"
+        " | tee .githooks/pre-commit >tools/a.sh; chmod +x .githooks/pre-commit"
+    )
+    told = "".join(born(watched, attack))
+    assert ".githooks" in told
+    assert "tools/a.sh" in told or evil
+    sh("git commit -qm three --allow-empty", work, check=False)
+    assert not (root / "pwned").exists()
+
+
+def test_a_tree_that_git_adds_keeps_its_copy_of_what_git_runs(root: Path) -> None:
+    assert born(root, "git worktree add -q tree", before=_TREES) == []
+    assert (root / "tree/.githooks/pre-commit").read_text() == "sh tools/a.sh\n"
+
+
 def test_a_script_that_a_hook_waits_for_is_not_made(root: Path) -> None:
     hook = f"{REPOSITORY}; echo 'test -x t/x.sh && t/x.sh' > .git/hooks/pre-commit; mkdir t"
     (told,) = born(root, "echo evil > t/x.sh", before=hook)

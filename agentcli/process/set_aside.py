@@ -1,0 +1,97 @@
+"""Renaming what a command has made and others would execute (SEC-17).
+
+Law: nothing is deleted, nothing is overwritten, no link is followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+SUFFIX = ".set-aside"
+_MOST_NAME = 200  # characters of a name that is kept when it is changed
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a path holds. ``data``: all of it, or what tells it from others (``is_whole``)."""
+
+    type: int
+    mode: int
+    data: bytes
+    is_whole: bool = True
+
+
+MINIMAL = Held(
+    stat.S_IFREG,
+    0o644,
+    b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
+)
+
+
+def set_aside(path: Path, before: Held | None = None) -> str:
+    """Rename ``path`` to a name under which nothing looks for it, and put back what was there.
+
+    The line for the user and the model; empty when there is nothing, or not where it seems.
+    """
+    try:
+        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        if os.path.realpath(f"/proc/self/fd/{parent}") != str(path.parent):
+            return ""
+        return _set_aside_in(parent, path, before)
+    finally:
+        os.close(parent)
+
+
+def _set_aside_in(parent: int, path: Path, before: Held | None) -> str:
+    shown = str(path) if str(path).isprintable() else ascii(str(path))
+    try:
+        os.stat(path.name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return ""
+    target = _free_name(parent, f"{path.name[:_MOST_NAME]}{SUFFIX}")
+    try:
+        try:
+            os.rename(path.name, target, src_dir_fd=parent, dst_dir_fd=parent)
+        except PermissionError:
+            os.fchmod(parent, stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
+            os.rename(path.name, target, src_dir_fd=parent, dst_dir_fd=parent)
+    except OSError as error:
+        return f"[sandbox: {shown} must not be made here: {error.strerror}]"
+    is_back = before is not None and _put_back(parent, path.name, before)
+    again = " and what was there put back" if is_back and before is not MINIMAL else ""
+    return (
+        f"[sandbox: {shown} would take effect outside and was renamed to {target}{again}; "
+        'to make it, run the command again with access "outside"]'
+    )
+
+
+def _free_name(parent: int, name: str) -> str:
+    """``name`` or another like it that is not taken, however many are."""
+    for end in ("", "1", "2", "3", "4", *(secrets.token_hex(8) for _ in range(3))):
+        try:
+            os.stat(f"{name}{end}", dir_fd=parent, follow_symlinks=False)
+        except OSError:
+            return f"{name}{end}"
+    return f"{name}{secrets.token_hex(16)}"
+
+
+def _put_back(parent: int, name: str, before: Held) -> bool:
+    with contextlib.suppress(OSError):
+        if stat.S_ISLNK(before.type):
+            os.symlink(os.fsdecode(before.data), name, dir_fd=parent)
+            return True
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(name, flags, before.mode, dir_fd=parent)
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, before.mode)
+            file.write(before.data)
+        return True
+    return False
