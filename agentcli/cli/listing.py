@@ -14,6 +14,7 @@ import typer
 from agentcli.cli.options import OptionSet, choice
 from agentcli.domain.patterns import LazyPattern
 from agentcli.headless.streams import is_terminal, use_utf8, write_out
+from agentcli.ui.rows import columns_of, fit
 from agentcli.ui.sanitize import clean_line, safe_json
 
 if TYPE_CHECKING:
@@ -91,13 +92,14 @@ def table(
         while most > _NARROWEST and _breadth(columns, most) > width:
             most -= 1
         columns = [[_shortened(cell, most) for cell in column] for column in columns]
-    padded = ([cell.ljust(_size(column)) for cell in column] for column in columns)
+    sized = [(column, _size(column)) for column in columns]
+    padded = ([cell + " " * (size - columns_of(cell)) for cell in cells] for cells, size in sized)
     lines = ["  ".join(line).rstrip() for line in zip(*padded, strict=True)]
     return "".join(f"{_shortened(line, width) if width else line}\n" for line in lines)
 
 
 def _size(column: Sequence[str]) -> int:
-    return max(map(len, column))
+    return max(map(columns_of, column))
 
 
 def _breadth(columns: Sequence[Sequence[str]], most: int = sys.maxsize) -> int:
@@ -106,9 +108,9 @@ def _breadth(columns: Sequence[Sequence[str]], most: int = sys.maxsize) -> int:
 
 def _shortened(text: str, most: int) -> str:
     """Of a path the end is kept, of anything else the beginning."""
-    if len(text) <= most:
-        return text
-    return f"...{text[3 - most :]}" if text.startswith("/") else f"{text[: most - 3]}..."
+    if text.startswith("/"):
+        return fit(text[::-1], most, "...")[::-1]
+    return fit(text, most, "...")
 
 
 def session_files() -> SessionFiles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len
 
 from agentcli.cli.listing import table
 
@@ -31,6 +32,16 @@ def test_a_row_fits_and_its_last_words_are_not_the_first_to_go(width: int, line:
     got = table(HEAD, [ROW], ("MODEL", "DIRECTORY"), width=width).splitlines()
     assert not width or max(map(len, got)) <= width
     assert got[1] == line
+
+
+@pytest.mark.spec("CLI-9")
+@pytest.mark.parametrize("width", [0, 80, 40, 20])
+def test_wide_characters_take_two_columns(width: int) -> None:
+    wide = ("あ" * 12, "模型", "/家/測試/項目/カート", "日本語の題名がここに長く続きますよね")
+    lines = table(HEAD, [ROW, wide], ("MODEL", "DIRECTORY"), width=width).splitlines()
+    assert not width or max(map(cell_len, lines)) <= width
+    starts = {cell_len(lines[0].partition("TITLE")[0]), cell_len(lines[2].partition("日")[0])}
+    assert len(starts) == 1 or width == 20
 
 
 def test_a_table_with_no_row_or_with_little_in_it_is_left_alone() -> None:
