@@ -220,3 +220,14 @@ def test_what_fills_a_template_is_data_and_no_word_of_the_users(
     odd = run_agent("batch", "odd.jsonl", env=agent_env(model_server), cwd=work)
     assert odd.code == 2 and odd.stderr.startswith("error: odd.jsonl, line 2: there is no provider")
     assert len(model_server.requests) == asked and not (work / "odd.batch").exists()
+
+
+@pytest.mark.spec("SCALE-2")
+def test_a_directory_that_cannot_be_written_is_one_line(work: Path, home: Path) -> None:
+    write_tasks(work / "t.jsonl", [{"prompt": "list files"}])
+    (work / "out/results.jsonl").mkdir(parents=True)
+    words = ("batch", "t.jsonl", "-o", "out", "--quiet", "-m", "offline")
+    done = run_agent(*words, env=agent_env(), cwd=work)
+    assert (done.code, done.stdout) == (74, "")
+    assert done.stderr.startswith(f"error: cannot write {work}/out/results.jsonl: is a directory")
+    assert "what is done stays done" in done.stderr and not processes_of(home)

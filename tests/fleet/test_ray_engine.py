@@ -61,7 +61,7 @@ assert main([*words, "--engine=ray"]) == 2
 
 @pytest.mark.spec("SCALE-3", "SEC-1")
 def test_a_call_arrives_at_a_node_as_it_was_sent(tmp_path: Path) -> None:
-    sent = TaskCall("id", "a prompt", tmp_path, ("-m", "x"), 2.5, is_data=True)
+    sent = TaskCall("id", "a prompt", tmp_path, ("-m", "x"), "{}", 2.5, is_data=True)
     assert ray_engine._as_call(json.loads(json.dumps(ray_engine._as_plain(sent)))) == sent
 
 

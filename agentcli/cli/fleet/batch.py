@@ -26,7 +26,7 @@ from agentcli.cli.options import (
 from agentcli.cli.redacting import exported
 from agentcli.cli.session_request import known_names, settings_in_force
 from agentcli.cli.switching.exports import session_page
-from agentcli.domain.errors import UsageError
+from agentcli.domain.errors import AgentError, UsageError
 from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, Journal, LocalEngine
 from agentcli.fleet.limits import Purse
 from agentcli.fleet.report import BatchProgress, advice, summary, write_report
@@ -325,14 +325,19 @@ async def _run(
     shown = BatchProgress(plan, _nothing if quiet else write_error_line)
     batch_ = Batch(plan, journal, engine, shown, purse)
     table = nullcontext() if quiet else shown.drawn_on(sys.stderr, os.environ)
+    fault: AgentError | None = None
     with table, _signals(batch_, shown) as signals:
         async with asyncio.TaskGroup() as group:
             ticking = group.create_task(shown.tick())
             try:
                 end = await batch_.run()
+            except AgentError as error:  # the group would hide it
+                fault = error
             finally:
                 ticking.cancel()
                 await engine.aclose()
+    if fault is not None:
+        raise fault
     if signals and end.reason:
         return end, signals[0]
     if end.reason:
