@@ -17,6 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
+from agentcli.domain.obeyed import has_obeyed
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
@@ -28,13 +29,9 @@ _FILES = frozenset(
         ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc",
         ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login",
         ".bash_aliases", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc",
-        "config.fish", "bash.bashrc", ".envrc", ".bash_history", ".zsh_history",
-        # what git reads, and editors
-        ".gitconfig", ".gitmodules", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el",
-        ".dir-locals-2.el", ".vimrc", "_vimrc", ".gvimrc", ".devcontainer.json",
-        # what a shell runs on entering a project, and what other agents do (SEC-17)
-        "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml", ".mcp.json",
-        "opencode.json", "opencode.jsonc", ".aider.conf.yml",
+        "config.fish", "bash.bashrc", ".bash_history", ".zsh_history",
+        # what git reads
+        ".gitconfig", ".gitmodules",
         # credentials
         ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
         ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "authorized_keys",
@@ -44,7 +41,7 @@ _FILES = frozenset(
 _DIRECTORIES = frozenset(
     {
         ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".agentcli",
-        ".agents", ".husky", ".run",
+        ".agents",
     }
 )  # fmt: skip
 # directories that are known by two names in a row
@@ -54,17 +51,7 @@ _PAIRS = frozenset(
         (".config", "autostart"), (".config", "systemd"), (".config", "environment.d"),
         (".cargo", "credentials"), (".cargo", "credentials.toml"), (".gem", "credentials"),
         ("etc", "profile"), ("etc", "profile.d"), ("etc", "environment"), ("etc", "zsh"),
-        ("share", "keyrings"),
-        # what editors and other tools run from a project (SEC-17)
-        (".vscode", "tasks.json"), (".vscode", "settings.json"), (".vscode", "launch.json"),
-        (".vscode", "mcp.json"), (".idea", "externaldependencies.xml"), (".fleet", "run.json"),
-        (".fleet", "settings.json"), (".helix", "languages.toml"), (".helix", "config.toml"),
-        (".cursor", "mcp.json"), (".cursor", "hooks.json"), (".gemini", "settings.json"),
-        (".codex", "config.toml"), (".hg", "hgrc"),
-        (".jj", "repo"), (".idea", "watchertasks.xml"), (".idea", "startup.xml"),
-        (".idea", "runconfigurations"), (".idea", "workspace.xml"), (".zed", "tasks.json"),
-        (".zed", "settings.json"), (".zed", "debug.json"), (".claude", "settings.json"),
-        (".claude", "settings.local.json"), (".devcontainer", "devcontainer.json"),
+        ("share", "keyrings"), (".jj", "repo"),
     }
 )  # fmt: skip
 # what holds keys, tokens and passwords: reading it asks as well (SEC-3)
@@ -235,7 +222,7 @@ def _place(path: Path, own: Sequence[tuple[str, ...]]) -> str | None:
     is_secret = name.startswith(".env.") and not name.endswith(_EXAMPLES)
     if name in _FILES or is_secret or not _DIRECTORIES.isdisjoint(names):
         return path.name
-    if any(pair in _PAIRS for pair in pairwise(names)):
+    if any(pair in _PAIRS for pair in pairwise(names)) or has_obeyed(names):
         return path.name
     inside = (names[len(each) :] for each in own if names[: len(each)] == each)
     if any(not _is_in_worktree(rest) for rest in inside):

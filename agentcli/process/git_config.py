@@ -38,9 +38,10 @@ _MANAGERS = (
         ),
     ),
     (b"overcommit", (".overcommit.yml", ".local-overcommit.yml")),
+    (b"dotenv", (".env",)),  # of direnv
 )  # fmt: skip
 _NAMED_IN_HOOK = re.compile(rb"[\w.@+/-]{1,4096}")
-_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua)\Z")
+_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|env)\Z")
 _MAX_HOOK_BYTES = 100_000
 _MOST_NAMED = 500
 
@@ -172,7 +173,8 @@ def users_configurations() -> list[str]:
 def run_by_git(path: Path) -> str:
     """What ``path`` is to a repository around it that would run or obey it; empty: nothing.
 
-    A file that its configuration or a hook names, one of its hooks, or what a hook is a link to.
+    A file that its configuration, a hook or an ``.envrc`` names, one of its hooks, or what one of
+    these is a link to.
     Looks at the disk.
     """
     real = os.path.realpath(path)
@@ -180,6 +182,8 @@ def run_by_git(path: Path) -> str:
     while True:
         if os.path.lexists(f"{tree}/.git") and (found := _run_in(real, tree)):
             return found
+        if real in run_by([f"{tree}/.envrc"], tree):
+            return "run by .envrc"
         if tree == (tree := os.path.dirname(tree)):  # noqa: PTH120 - a text
             return ""
 

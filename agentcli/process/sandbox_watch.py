@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from agentcli.domain.obeyed import IN_DIRECTORIES, is_obeyed
 from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.git_config import joined, named_by, programs_of, run_by
 from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
@@ -45,34 +46,7 @@ _REBASE = "rebase-merge/git-rebase-todo"
 # hgrc(5): where a clone came from
 _NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
 _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
-# beside git's: what a shell, an editor or another tool runs from a project that is opened
-_FILES = frozenset(
-    {
-        ".envrc", ".exrc", ".vimrc", "_vimrc", ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc",
-        ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json", "mise.toml", ".mise.toml",
-        "mise.local.toml", ".mise.local.toml", ".mcp.json", "opencode.json", "opencode.jsonc",
-        ".aider.conf.yml",
-    }
-)  # fmt: skip
-_IN_DIRECTORIES = {
-    ".husky": ("",),
-    ".vscode": ("tasks.json", "settings.json", "launch.json", "mcp.json"),
-    ".idea": (
-        "runConfigurations", "workspace.xml", "externalDependencies.xml", "watcherTasks.xml",
-        "startup.xml",
-    ),
-    ".run": ("",),
-    ".zed": ("tasks.json", "settings.json", "debug.json"),
-    ".fleet": ("run.json", "settings.json"),
-    ".claude": ("settings.json", "settings.local.json"),
-    ".devcontainer": ("devcontainer.json",),
-    ".helix": ("languages.toml", "config.toml"),
-    ".cursor": ("mcp.json", "hooks.json"),
-    ".gemini": ("settings.json",),
-    ".codex": ("config.toml",),
-    ".hg": ("hgrc",),
-    ".jj": ("repo/config.toml",),
-}  # fmt: skip
+_RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 # others' packages: nobody opens one of them as a project; their repositories are looked at
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
 # what git and its extensions keep in their directory: nobody works there, unless by a link
@@ -297,7 +271,7 @@ class TreeWatch:
                 for entry in entries:
                     name = entry.name
                     lower = name.lower()
-                    if lower == ".git" or lower in _FILES or lower in _IN_DIRECTORIES:
+                    if lower == ".git" or lower in IN_DIRECTORIES or is_obeyed(lower):
                         marks.append(name)
                     elif name in {"HEAD", "objects", "refs", "commondir"}:
                         names.add(name)
@@ -328,13 +302,14 @@ class TreeWatch:
             return
         if self._is_in_package(prefix):
             return
-        if name.lower() in _FILES:
-            self._add_file(path, Kind.SCRIPT, found)
+        if is_obeyed(name.lower()):
+            if not _SET_ASIDE.search(name):
+                self._add_file(path, Kind.SCRIPT, found)
             return
         if os.path.islink(path):  # noqa: PTH114 - a text
             self._add_file(path, Kind.SCRIPT, found)  # where it leads is named by it
             return
-        for inner in _IN_DIRECTORIES[name.lower()]:
+        for inner in IN_DIRECTORIES[name.lower()]:
             self._add_tree(f"{path}/{inner}" if inner else path, Kind.SCRIPT, found, top=path)
 
     def _link(self, path: str, found: Survey) -> None:
@@ -452,9 +427,11 @@ class TreeWatch:
             above = (path, *_parents(path))
             if stat.S_ISLNK(item.content.type):
                 named |= {os.path.realpath(path): Kind.SCRIPT}
-            elif item.kind is Kind.HOOK or "/.husky/" in path or not by_git.isdisjoint(above):
-                nearest = {next((each for each in above if each in every), "")}
-                for tree in nearest.union(*(trees.get(each, ()) for each in above)) - {""}:
+            elif (
+                item.kind is Kind.HOOK or _RUNS_SCRIPTS.search(path) or not by_git.isdisjoint(above)
+            ):
+                nearest = {next((each for each in above if each in every), above[1])}
+                for tree in nearest.union(*(trees.get(each, ()) for each in above)):
                     named |= dict.fromkeys(run_by([path], tree), Kind.SCRIPT)
         return {
             place: kind

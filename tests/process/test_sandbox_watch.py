@@ -353,6 +353,25 @@ def test_a_tree_that_git_adds_keeps_its_copy_of_what_git_runs(root: Path) -> Non
     assert (root / "tree/.githooks/pre-commit").read_text() == "sh tools/a.sh\n"
 
 
+@pytest.mark.parametrize("tree", ["", f"{REPOSITORY};"])
+def test_what_an_envrc_loads_is_protected(root: Path, tree: str) -> None:
+    envrc = "source_env_if_exists .envrc.own; dotenv; . ./tools/dev.env; . tools/a.sh"
+    told = "".join(
+        born(
+            root,
+            "echo evil | tee .env .envrc.own tools/dev.env tools/a.sh >tools/other; cp .envrc .envrc.sample",
+            before=f"{tree} mkdir tools; echo '{envrc}' >.envrc; touch tools/dev.env tools/a.sh",
+        )
+    )
+    changed = (".env", ".envrc.own", "tools/dev.env", "tools/a.sh")
+    assert all(f"/{name} would" in told for name in changed) and told.count("would take") == len(
+        changed
+    )
+    assert (root / "tools/other").exists() and (root / ".envrc.sample").exists()
+    assert run_by_git(root / "tools/a.sh") == "run by .envrc"
+    assert run_by_git(root / "tools/other") == ""
+
+
 def test_a_script_that_a_hook_waits_for_is_not_made(root: Path) -> None:
     hook = f"{REPOSITORY}; echo 'test -x t/x.sh && t/x.sh' > .git/hooks/pre-commit; mkdir t"
     (told,) = born(root, "echo evil > t/x.sh", before=hook)
@@ -614,7 +633,10 @@ def test_where_mercurial_has_cloned_from_may_be_kept(root: Path) -> None:
 @pytest.mark.parametrize(
     "file",
     [".hg/hgrc", ".devcontainer.json", "sub/.helix/languages.toml", ".dir-locals-2.el",
-     "sub/mise.toml", ".mcp.json", ".idea/watcherTasks.xml", ".jj/repo/config.toml"],
+     "sub/mise.toml", ".mcp.json", ".idea/watcherTasks.xml", ".jj/repo/config.toml",
+     ".envrc.private", "mise.dev.toml", ".config/mise/config.toml", ".mise/conf.d/a.toml", "x.code-workspace",
+     ".vscode/c_cpp_properties.json", ".devcontainer/a/devcontainer.json", ".hg/sharedpath", ".tool-versions",
+     ".Rprofile", ".vim/coc-settings.json", ".opencode/plugin/a.ts", ".kiro/settings/mcp.json", ".claude/hooks/a"],
 )  # fmt: skip
 def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
     root: Path, file: str
