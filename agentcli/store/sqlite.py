@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import os
 import sqlite3
 import threading
@@ -41,6 +42,7 @@ from agentcli.domain.session import (
     StoredMessage,
 )
 from agentcli.store import reads, seals, writes
+from agentcli.store.codec import to_json
 from agentcli.store.disk import ensure_directory, open_or_create, recovery_path, stamp_of
 from agentcli.store.file import Body, SessionFile, damaged, fault
 from agentcli.store.seals import Seal
@@ -348,7 +350,7 @@ class SqliteStore:
     async def set(self, key: str, value: Any) -> None:
         """Store ``value`` durably; ``None`` removes the key."""
         if self._draft is not None:
-            self._draft_state[key] = value
+            self._draft_state[key] = json.loads(self._writes.redact(to_json(value)))
             return
         await self._write(self._writes.state, key, value)
 

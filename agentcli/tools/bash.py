@@ -364,7 +364,7 @@ async def _keep_state(
             if stored != after:  # keys are taken out of all that is stored (SEC-9)
                 kept, keys = after.as_far_as(stored)
                 await ctx.state.set(STATE_KEY, kept.to_json())
-                named = ", ".join(keys[:_NAMED_PROCESSES])
+                named = ", ".join(keys[:_NAMED_PROCESSES]) or "the directory"
                 notes.append(f"[{named}: a key is not stored; set it in the command that needs it]")
         except StoreError as error:
             notes.append(f"[cd and exports could not be stored: {error}]")

@@ -351,7 +351,8 @@ def test_known_secrets_never_reach_the_file(tmp_path: Path) -> None:
             await fresh(tmp_path).info(),
             redact=lambda value: value.replace(secret, "[redacted]"),
         )
-        await store.set("k", secret) if store.created else None
+        await store.set("early", secret)  # what is told back is what will be stored
+        assert await store.get("early") == "[redacted]"
         await store.record_prompt(text(f"my key is {secret}"))
         await store.record_assistant(asking(call("a", x=secret)), [call("a")], final=None)
         done = RecordedResult(result("a", secret), secret.encode(), secret, secret, secret)
