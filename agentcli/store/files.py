@@ -15,7 +15,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -89,6 +89,14 @@ _OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def new_session_id() -> str:
     """An id of this moment that no other session has."""
     return session_id_at(time.time_ns() // 1_000_000, os.urandom(10))
+
+
+def _below(ids: Collection[str], parents: Mapping[str, str]) -> set[str]:
+    """Those that one of ``ids`` is above, by the ``parents`` of each; none of ``ids`` itself."""
+    level = seen = {*ids}
+    while level := {name for name in parents.keys() - seen if parents[name] in level}:
+        seen = seen | level
+    return seen.difference(ids)
 
 
 def session_id_at(milliseconds: int, noise: bytes) -> str:
@@ -165,18 +173,16 @@ class SessionFiles:
             )
         return known[:limit]
 
-    async def agents_of(self, ids: Iterable[str]) -> Sequence[SessionInfo]:
+    async def agents_of(self, ids: Collection[str]) -> Sequence[SessionInfo]:
         """The sessions of their sub-agents, and of theirs, the oldest first."""
         if await self._catch_up():
             parents = await self.catalogue.parents()
         else:
             parents = {info.id: info.parent_id or "" for info in await self.list() if info.agent}
-        level = set(ids)
-        seen = set(level)
-        while level := {name for name in parents.keys() - seen if parents[name] in level}:
-            seen |= level
-        infos = await self.infos_of(sorted(seen.difference(ids)))
-        mine = (info for info in infos.values() if info.agent and info.parent_id in seen)
+        infos = await self.infos_of(sorted(_below(ids, parents)))
+        # as their files say it, whatever was known of them
+        parents = {info.id: info.parent_id or "" for info in infos.values() if info.agent}
+        mine = (infos[name] for name in _below(ids, parents))
         return sorted(mine, key=lambda info: (info.created_at, info.id))
 
     async def infos_of(self, ids: Sequence[str]) -> Mapping[str, SessionInfo]:

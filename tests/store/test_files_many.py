@@ -224,3 +224,7 @@ def test_sessions_of_sub_agents_are_found_with_those_of_theirs(
     assert [info.id for info in now(files.agents_of([first]))] == [child, grandchild]
     assert [info.id for info in now(files.agents_of([second, fork]))] == []
     assert [info.id for info in now(files.agents_of([first, child]))] == [grandchild]
+    # what a cache says wrongly of one takes nobody else's with it
+    line = f"UPDATE session SET parent_id = '{second}' WHERE id = '{child}'"
+    change(files.catalogue.path, line)
+    assert [info.id for info in now(files.agents_of([second]))] == []
