@@ -39,13 +39,21 @@ KEYS = r"""(?ix)
     """
 # what variables are called that hold one; then there is no doubt but for values that say nothing
 _NAMES = LazyPattern(
-    r"(?:.*_)?(?:[A-Z0-9]*(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASES?|API_?KEYS?|CREDENTIALS?"
-    r"|CREDS)|(?:ACCESS|PRIVATE|AUTH|SSH|LICENSE|DEPLOY|SIGNING|ENCRYPTION|MASTER)?KEYS?|SSHPASS|PASS"
-    r"|(?<=_)PWD|AUTH|PAT|JWT|BEARER|COOKIES?|HEADERS|WEBHOOKS?|CONN(?:ECTION)?_?STR(?:ING)?S?)(?:_.*)?"
+    r"(?:.*_)?(?:[A-Z0-9]*(?:TOKENS?|SECRET(?:S|ID|KEY)?|PASSWORDS?|PASSWD|PASSPHRASES?|API_?KEYS?"
+    r"|CREDENTIALS?|CREDS)|(?:ACCESS|PRIVATE|AUTH|SSH|LICENSE|DEPLOY|SIGNING|ENCRYPTION|MASTER)?KEYS?"
+    r"|SSHPASS|(?:DB|USER|ADMIN|ROOT|MAIL|BIND)?(?:PASS|PW)|(?:(?<=_)|DB|USER|ADMIN|ROOT)PWD|X?O?AUTH|PAT"
+    r"|JWT|BEARER|COOKIES?|HEADERS?|WEBHOOKS?|SAS|MNEMONIC|CONN(?:ECTION)?_?STR(?:ING)?S?)[0-9]*(?:_.*)?"
+    r"|(?:BW|OP)_SESSION(?:_.*)?"  # Bitwarden's and 1Password's
 )
 _SAYS_NOTHING = LazyPattern(r"(?i)|true|false|yes|no|on|off|none|null|[0-9]{1,7}")
 _AUTHORISED = LazyPattern(r"(?i)\b(?:bearer|basic) ([A-Za-z0-9._~+/=\-]{8,})")
 _LOGIN = LazyPattern(r"(?i)\b[a-z][a-z0-9+.\-]*://([^/\s@]+)@([^/\s]*)")
+# a password beside the server that it is for, and the signature of an address that lets in
+_NAMED = LazyPattern(
+    r"(?i)(?:^|[?&;,\s'\"])(?:password|passwd|pwd|secret|(?:access_?|auth_?)?token|(?:api|account|shared"
+    r"access)_?key|sig(?:nature)?) ?= ?([^&;,\s'\"]+)"
+)
+_SERVER = LazyPattern(r"://(?:[^/\s@]*@)?([^/\s?;]+)")
 _SEPARATORS = r"[-_. /]+"
 _WORD = r"(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,14})?[0-9]{0,4}"
 _DUMMY = r"(?i)dummy|placeholder|example|changeme|unused|not-?needed|no-?key"
@@ -92,7 +100,17 @@ def is_credential(name: str, value: str) -> bool:
         or any(_opens(login, server) for login, server in logins)
         or any(is_secret(found[0]) for found in re.finditer(KEYS, value))
         or any(is_secret(found) for found in _AUTHORISED.findall(value))
+        or _names_password(value)
     )
+
+
+def _names_password(value: str) -> bool:
+    """Whether it sets one, as connection strings do: ``jdbc:…?user=me&password=…``."""
+    if "=" not in value or not (found := _NAMED.findall(value)):
+        return False
+    servers = _SERVER.findall(value)
+    is_elsewhere = bool(servers) and not all(map(is_private_server, servers))
+    return any(is_elsewhere or is_secret(each) for each in found)
 
 
 def _opens(login: str, server: str) -> bool:

@@ -69,6 +69,8 @@ def test_a_private_server_is_known_by_its_address(url: str, expected: bool) -> N
         "npm_config__authtoken", "MYSQL_PWD", "SSHPASS", "DB_PASS", "AZURE_DEVOPS_EXT_PAT", "TS_AUTHKEY",
         "SLACK_WEBHOOK_URL", "SECRET_KEY_BASE", "APIKEY", "MY_PRIVATE_KEY", "JWT_SECRET", "RESTIC_PASSWORD",
         "AZURE_STORAGE_CONNECTION_STRING", "OTEL_EXPORTER_OTLP_HEADERS", "SESSION_COOKIE", "VAULT_TOKEN_2",
+        "TOKEN1", "APIKEY2", "KEY1", "DJANGO_SECRETKEY", "VAULT_SECRETID", "DBPASS", "SMTP_PW", "LDAP_BINDPW",
+        "USERPWD", "OAUTH", "HEADER", "BLOB_SAS", "BW_SESSION", "OP_SESSION_my",
     ],
 )  # fmt: skip
 def test_a_variable_that_is_called_a_credential_is_one(name: str) -> None:
@@ -88,6 +90,9 @@ def test_a_variable_that_is_called_a_credential_is_one(name: str) -> None:
         ("HOMEPAGE", "https://me@github.com/a"), ("PATHS", "x"), ("SSH_AUTHOR", "x"), ("AUTHORS", "x"),
         ("DESKTOP_SESSION", "gnome"), ("XDG_SESSION_ID", "c2"), ("LS_COLORS", "rs=0:di=01;34:ln=01"),
         ("PROXY", "http://proxy.local:3128"), ("KEYMAP", "us"), ("CI_COMMIT_SHA", "4f8a2c9d1e7b3f6a5c8d"),
+        ("SASS_PATH", "x"), ("KEYWORDS1", "x"), ("OLDPWD2", "/x"), ("AUTHORITY", "x"), ("SESSION", "gnome"),
+        ("JDBC_URL", "jdbc:postgresql://localhost:5432/app?user=app&password=postgres"),
+        ("JAVA_OPTS", "-Dtoken=none -Dpassword=changeme"), ("SHOP", "https://shop.com/?page=2&design=x"),
     ],
 )  # fmt: skip
 def test_what_commands_need_is_no_credential(name: str, value: str) -> None:
@@ -101,7 +106,9 @@ def test_what_commands_need_is_no_credential(name: str, value: str) -> None:
         *(f"x={key}" for key in KEYS if key.startswith(("ghp_", "AKIA", "AIza", "sk-ant-api"))),
         "postgres://app:hunter2@db.shop.com/app", "https://Xk9mQ2vLp8Rz77@github.com/a.git",
         "amqp://a:b@one.local https://me:pw@two.com", "Authorization: Bearer 9fQzX2mVb7Lw4Kd8Rt1Y",
-        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl", "Server=db;User Id=a;Password=g7TsQp02xLmZ;",
+        "jdbc:postgresql://db.shop.com/app?user=app&password=hunter2",
+        "https://a.blob.core.windows.net/c?sv=1&sig=g7TsQp02xLmZ%3D",
     ],
 )  # fmt: skip
 def test_what_holds_a_key_is_a_credential_whatever_it_is_called(value: str) -> None:
