@@ -36,6 +36,8 @@ MIN_RETRY_S, MAX_RETRY_S = 0.1, 30.0
 NOTICE_S = 30.0
 DELETE_S = 2.0
 AHEAD_MESSAGES = 64
+# after so many events others have a turn: a small packed piece holds very many (SEC-13)
+EVENTS_TOGETHER = 64
 # codes of our own in answers that stand in for the server's; the data says what is wrong
 TRANSPORT_FAILED = -32099
 _REDIRECTS = frozenset({307, 308})
@@ -119,6 +121,7 @@ class _Remote:
         self._came: asyncio.Queue[bytes | OverlongLine | None] = asyncio.Queue(AHEAD_MESSAGES)
         self._running: set[asyncio.Task[None]] = set()
         self._why = ""
+        self._events_read = 0
         self.said = ""
 
     async def lines(self) -> AsyncIterator[bytes | OverlongLine]:
@@ -192,6 +195,13 @@ class _Remote:
                     raise LoginRequired(self._server.name, f"it answered {answer.status}")
                 yield answer
                 return
+
+    async def _message(self, event: SseEvent) -> Any:
+        """What the event says; ``None`` if that is no message."""
+        self._events_read += 1
+        if not self._events_read % EVENTS_TOGETHER:
+            await asyncio.sleep(0)
+        return _json(event.data.encode()) if event.event == "message" and event.data else None
 
     async def _take(self, message: Any) -> None:
         await self._came.put(encode({k: v for k, v in message.items() if k != "jsonrpc"}))
@@ -320,7 +330,7 @@ class _Http(_Remote):
 
     async def _took(self, event: SseEvent, number: Any) -> bool:
         """Whether the event answers ``number``."""
-        found = _json(event.data.encode()) if event.event == "message" and event.data else None
+        found = await self._message(event)
         for each in found if isinstance(found, list) else [found]:
             if isinstance(each, dict):
                 await self._take(each)
@@ -461,7 +471,7 @@ class _Sse(_Remote):
             if _origin(url) != _origin(self._url):
                 raise McpError("the server wants to be written to at another address")
             self._post_url.set_result(url)
-        elif event.event == "message" and isinstance(found := _json(event.data.encode()), dict):
+        elif isinstance(found := await self._message(event), dict):
             await self._take(found)
 
     async def send(self, line: bytes) -> None:

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,13 +18,16 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.messages import ImagePart, TextPart
 from agentcli.domain.tools import OutputKind, ToolOutput
+from agentcli.mcp import http
 from agentcli.mcp.client import McpClient, answer_question, connected
-from agentcli.mcp.http import MIN_RETRY_S, _retry_s
+from agentcli.mcp.http import MIN_RETRY_S, PlainHeaders, _retry_s, http_channel, sse_channel
 from agentcli.mcp.protocol import LEGACY, MODERN
-from agentcli.mcp.servers import McpServer
+from agentcli.mcp.servers import McpServer, Transport
 from agentcli.tools._server_tool import ServedTool
 from agentcli.wire.sse import SseDecoder
 from tests.mcp.servers import SUPPORT, Answers, hostile, hub_of, sdk_server, server, setup
+from tests.security.hostile_server import STREAM
+from tests.security.hostile_server import hostile as hostile_reply
 
 pytestmark = pytest.mark.spec("MCP-1")
 ERAS = [pytest.param("", MODERN, id="2026"), pytest.param("2025", LEGACY, id="2025")]
@@ -238,3 +243,44 @@ def test_a_server_does_not_decide_that_it_is_called_without_a_pause() -> None:
     decoder = SseDecoder()
     decoder.feed(b"retry: 0\n\n")
     assert decoder.retry_ms == 0 and _retry_s(decoder) >= MIN_RETRY_S
+
+
+@pytest.mark.spec("SEC-13", "CAN-1")
+@pytest.mark.parametrize("transport", [Transport.HTTP, Transport.SSE])
+def test_a_flood_of_small_events_lets_others_have_a_turn(
+    monkeypatch: pytest.MonkeyPatch, transport: Transport
+) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = packer.compress(b"data: 1\n\n" * 20_000) + packer.flush()
+    read, together = 0, 0
+    real = http._json
+
+    def counted(body: bytes) -> object:
+        nonlocal read, together
+        read, together = read + 1, together + 1
+        most.append(together)
+        return real(body)
+
+    most = [0]
+    monkeypatch.setattr(http, "_json", counted)
+
+    async def others() -> None:
+        nonlocal together
+        while True:
+            together = 0
+            await asyncio.sleep(0)
+
+    async def ask(url: str) -> None:
+        configured = server("f", {"type": str(transport), "url": url})
+        waiting = asyncio.create_task(others())
+        channel_of = http_channel if transport is Transport.HTTP else sse_channel
+        with suppress(McpError):
+            async with channel_of(configured, PlainHeaders(configured)) as channel:
+                await channel.send(b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
+                await anext(aiter(channel.lines()))
+        waiting.cancel()
+
+    with hostile_reply(lambda: [packed], headers=STREAM + b"content-encoding: gzip\r\n") as flood:
+        asyncio.run(ask(flood.url))
+    assert read >= 20_000
+    assert max(most) <= 2 * http.EVENTS_TOGETHER
