@@ -27,6 +27,7 @@ from tests.support.batches import (
     write_tasks,
 )
 from tests.support.cli import Running, agent_env, run_agent
+from tests.support.docs import blocks, shell
 from tests.support.model_server import ModelServer, Recorded
 from tests.support.processes import pids_in, wait_until
 from tests.support.replies import Reply, say
@@ -84,6 +85,22 @@ def test_tasks_run_on_a_real_ray_and_end_in_the_same_files(
     ]
     assert len(model_server.requests) == len(rows)
     assert not pids_in(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+@pytest.mark.spec("SCALE-3", "SCALE-5")
+@needs_ray
+def test_the_example_in_the_topic_runs(tmp_path: Path, home: Path) -> None:
+    (tour,) = (text for text in blocks("sh") if "tour.toml" in text)
+    (far,) = blocks("sh", "tested with Ray")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/app.py").write_text("x = 1  # TODO\n")
+    (tmp_path / "notes.txt").write_text("hello\n")
+    done = shell(f"{tour}{far}", tmp_path, home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    states = [json.loads((tmp_path / name / "steps.json").read_text()) for name in ("out", "far")]
+    assert [[step["state"] for step in each["steps"]] for each in states] == [["done"] * 3] * 2
 
 
 @pytest.mark.slow

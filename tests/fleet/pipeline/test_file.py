@@ -11,6 +11,7 @@ import pytest
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.fleet.pipeline.file import Check, RunSettings, StepPipeline, read_pipeline
 from agentcli.fleet.pipeline.tree import as_json, tree_lines
+from tests.support.docs import blocks
 
 GOOD = '''
 name = "New client"
@@ -340,6 +341,13 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, make: Any) -> No
     with pytest.raises(UsageError) as caught:
         read_pipeline(path)
     assert "name a file of steps" in str(caught.value)
+
+
+@pytest.mark.spec("SCALE-5")
+def test_the_example_in_the_topic_can_run(tmp_path: Path) -> None:
+    (example,) = blocks("toml", "tested as a pipeline")
+    (tmp_path / "p.toml").write_text(example)
+    assert [step.name for step in read_pipeline(tmp_path / "p.toml").steps] == ["find", "change"]
 
 
 def test_optional_and_open_schemas_leave_open_what_they_do(tmp_path: Path) -> None:
