@@ -13,6 +13,7 @@ import sys
 from io import TextIOWrapper
 from typing import IO
 
+_NARROWEST = 20  # columns of a terminal for which lines are wrapped
 _STDIN_FD, _STDOUT_FD = 0, 1
 
 
@@ -62,6 +63,11 @@ def write_out(text: str) -> None:
         raise OSError(error.errno, error.strerror, "standard output") from error
 
 
+def write_line(text: str) -> None:
+    """A line for people to stdout, on a terminal wrapped between words; raises as ``write_out``."""
+    write_out(_for_width(text, sys.stdout) + "\n")
+
+
 def check_reader() -> None:
     """Raise ``BrokenPipeError`` when the reader of stdout is gone; for who waits before writing."""
     poller = getattr(select, "poll", None)  # Windows has none
@@ -83,9 +89,24 @@ def write_error_line(text: str) -> None:
 
         text = clean(text)
     try:
-        _write(sys.stderr, text + "\n")
+        _write(sys.stderr, _for_width(text, sys.stderr) + "\n")
     except OSError:
         silence(sys.stderr)
+
+
+def _for_width(text: str, stream: IO[str] | None) -> str:
+    """``text`` as it is, or as rows for the width of the terminal that ``stream`` is."""
+    if stream is None or not is_terminal(stream):
+        return text
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except OSError:  # it is gone: writing says so
+        return text
+    if columns < _NARROWEST or (len(text) <= columns and text.isascii()):
+        return text
+    from agentcli.ui.rows import wrap_line
+
+    return "\n".join(wrap_line(text, columns))
 
 
 def _write(stream: IO[str] | None, text: str) -> None:

@@ -29,7 +29,7 @@ from agentcli.repl.panel import Panel, PanelMode, PanelRows
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui.frame import Below
 from agentcli.ui.live_screen import Compose, LiveScreen
-from agentcli.ui.rows import Place, Row, Rows, char_columns, fit_row
+from agentcli.ui.rows import Place, Row, Rows, char_columns, columns_of, fit_row, wrap_line
 from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.screen import Size
 from agentcli.ui.status_line import StatusLine, status_row
@@ -102,7 +102,7 @@ class Region:
         left -= len(typed.rows)
         status = self._status_rows(state, size.columns)[: max(0, left - 1)]
         left -= len(status)
-        below = self._under(state, max(0, left - 1))
+        below = self._under(state, Size(size.columns, max(0, left - 1)))
         under = [fit_row(line, size.columns, more) for line in below]
         left -= len(under)
         over = [fit_row(line, size.columns, more) for line in self._over(state)]
@@ -176,15 +176,18 @@ class Region:
             lines.append(paint(f"    {symbols.more} {len(waiting) - QUEUE_ROWS} more", DIM))
         return lines
 
-    def _under(self, state: InputState, most: int) -> list[str]:
-        """Below the input, at most ``most`` lines: search, completions or the keys."""
+    def _under(self, state: InputState, size: Size) -> list[str]:
+        """Below the input, at most as many lines: search, completions or the keys."""
         lines: list[str] = []
+        most = size.lines
         if most and state.searched is not None:
             lines = [f"{self._theme.paint('search:', DIM)} {clean_line(state.searched)}"]
         elif most and state.completions is not None:
             lines = _menu(state.completions, min(MENU_ROWS, most), self._theme)
         elif self._keys_shown:
             lines = key_lines(self._keys, self._theme)
+            whole = [row for line in lines for row in wrap_line(line, size.columns)]
+            lines = whole if len(whole) <= most else lines
         return lines[:most]
 
 
@@ -247,7 +250,10 @@ def input_rows(document: Document, look: Look, theme: Theme) -> InputRows:
     indent = sum(map(char_columns, label))
     width = max(1, look.columns - indent)
     if not document.text and look.placeholder:
-        shown = f"{theme.paint(label, BOLD)}{theme.paint(look.placeholder, DIM)}"
+        said = look.placeholder
+        if columns_of(said) > width and ". " in said:  # the first sentence alone is whole
+            said = said.partition(". ")[0] + "."
+        shown = f"{theme.paint(label, BOLD)}{theme.paint(said, DIM)}"
         return InputRows([fit_row(shown, look.columns)], Place(0, min(indent, look.columns - 1)))
     lines, cursor = _laid_out(document, width, look.most)
     first = max(0, cursor.row - look.most + 1)

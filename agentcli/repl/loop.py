@@ -384,8 +384,9 @@ class _Chat:
         for listener in (self._view.on_event, self._opened.on_event, self._news.on_event):
             session.add_listener(listener)
         if replays:
-            self.show(self._opened.replayed_lines(self.theme, self._screen.size, folds=self._folds))
-            self.show(self._opened.opening_lines(self.user.cwd, self.theme))
+            size = self._screen.size
+            self.show(self._opened.replayed_lines(self.theme, size, folds=self._folds))
+            self.show(self._opened.opening_lines(self.user.cwd, self.theme, size.columns))
         self._view.show_notices(session.notices)
         self.name_window()
         self.input.refresh()

@@ -12,7 +12,7 @@ from agentcli.app.session import Session
 from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
 from agentcli.domain.messages import AssistantMessage, Usage
 from agentcli.domain.ports import QueuedInput, QueueSource
-from agentcli.ui.rows import fit
+from agentcli.ui.rows import fit, packed
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen, Size
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
@@ -129,19 +129,18 @@ class OpenSession:
 
         return replay_lines(self.session.resumed, theme, size, folds=folds)
 
-    def opening_lines(self, cwd: Path, theme: Theme) -> list[str]:
+    def opening_lines(self, cwd: Path, theme: Theme, columns: int) -> list[str]:
         """What was opened: where an earlier session had stopped, or who answers, and where."""
         session = self.session
         if session is None:
             return []
         if session.resumed is not None:
             waiting = [item.text for item in session.queued() if item.source is QueueSource.USER]
-            place = theme.paint(f"  {self._place(cwd, theme)}", DIM)
             lines = resume_lines(session.resumed, time.time(), theme, waiting)
-            return [lines[0], place, *lines[1:]]
+            return [lines[0], *self._place(cwd, theme, columns), *lines[1:]]
         lines = [
             f"{theme.paint('agentcli', BOLD)}  {clean_line(session.model.id)}",
-            theme.paint(f"  {self._place(cwd, theme)}", DIM),
+            *self._place(cwd, theme, columns),
         ]
         if session.documents:
             names = ", ".join(clean_line(name_of(doc.path, cwd)) for doc in session.documents)
@@ -153,12 +152,13 @@ class OpenSession:
         self._greeted = True
         return lines
 
-    def _place(self, cwd: Path, theme: Theme) -> str:
+    def _place(self, cwd: Path, theme: Theme, columns: int) -> list[str]:
         """Directory, branch and mode."""
         branch = clean_line(branch_of(cwd))
         mode = f"{self.session.mode} mode" if self.session is not None else ""
-        parts = [clean_line(str(cwd)), f"branch {branch}" if branch else "", mode]
-        return f" {theme.symbols.dot} ".join(filter(None, parts))
+        parts = (clean_line(str(cwd)), f"branch {branch}" if branch else "", mode)
+        rows = packed(parts, columns - 2, theme.symbols.dot)
+        return [theme.paint(f"  {row}", DIM) for row in rows]
 
     def closing_lines(self, theme: Theme) -> list[str]:
         """How to come back, and what it has taken (UI-9)."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from agentcli.domain.values import mutable
-from agentcli.ui.rows import Row, columns_of, fit_row, wrap
+from agentcli.ui.rows import Row, columns_of, fit_row, packed, wrap
 from agentcli.ui.screen import Size
 from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
 
@@ -20,6 +20,7 @@ FLOW_S = 0.3  # letters that come faster are a word
 VIEW_S = 0.4  # a letter that acts by itself does so when no other follows
 LEAST_SUBJECT = 3  # rows of what is asked about that are seen beside long choices
 MOST_TOLD = 4  # rows of what the chosen one has no room for
+MOST_HINTS = 2  # rows of what keys do
 MOST_ROWS = 12  # of a list that are shown at once
 _REVERSE = "\x1b[7m"
 
@@ -274,7 +275,7 @@ class Choices:
         subject = self._subject.rows(columns)
         title = wrapped(theme.paint(self._subject.title, BOLD | WARNING), columns)[:3]
         below: list[list[Row]] = [] if mode.asking else self._choice_rows(columns, theme, mode)
-        hint = [] if mode.asking else [fit_row(theme.paint(self._hint(now, mode), DIM), columns)]
+        hint = [] if mode.asking else self._hint_rows(now, columns, theme, mode)
         room = size.lines - len(title) - len(hint) - sum(map(len, below))
         self._visible = len(self.choices)
         if self._views and not self._subject.is_cut and room + len(below[-1:]) >= len(subject):
@@ -282,7 +283,10 @@ class Choices:
             below = below[: self._visible]
             room += 1
             self._cursor = min(self._cursor, self._visible - 1)
-        if room < (wanted := min(len(subject), LEAST_SUBJECT)):
+        wanted = min(len(subject), LEAST_SUBJECT)
+        if room < wanted and len(hint) > 1:
+            hint, room = hint[:1], room + len(hint) - 1
+        if room < wanted:
             room += _give_way(below, self._cursor, wanted - room, columns)
         rows = [*title, *beside(subject, room, columns, theme)]
         cursor = max(0, len(rows) - 1)
@@ -313,15 +317,20 @@ class Choices:
         rule = f": {self._shows(choice.rule)}" if choice.rule else ""
         return f"{number} {choice.letter}  {choice.text}{rule}"
 
-    def _hint(self, now: float, mode: PanelMode) -> str:
-        if now - self._opened_at < GUARD_S:
-            return ""
+    def _hint_rows(self, now: float, columns: int, theme: Theme, mode: PanelMode) -> list[Row]:
+        """What keys do, the important ones first; the guard leaves the rows empty."""
+        rows = packed(["Enter confirms", self.leaving, *self._other_keys()], columns)
         if mode.typing:
-            return self.with_text
-        if self.chosen.rules:
-            other = " · ← → another rule" if len(self.chosen.rules) > 1 else ""
-            return f"Enter confirms{other} · Tab edits the rule · {self.leaving}"
-        return f"Enter confirms · {self.leaving} · other keys are typed"
+            rows = [row.text for row in wrapped(self.with_text, columns)]
+        is_guarded = now - self._opened_at < GUARD_S
+        shown = ("" if is_guarded else row for row in rows[:MOST_HINTS])
+        return [fit_row(theme.paint(row, DIM), columns) for row in shown]
+
+    def _other_keys(self) -> list[str]:
+        if not self.chosen.rules:
+            return ["other keys are typed"]
+        other = ["← → another rule"] if len(self.chosen.rules) > 1 else []
+        return [*other, "Tab edits the rule"]
 
     def lines(self, theme: Theme) -> list[str]:
         """Everything, for a terminal that cannot redraw; what it is about only once."""

@@ -203,12 +203,27 @@ def wrap(line: str, columns: int, hang: str = "") -> list[str]:
     return found.rows
 
 
+def packed(parts: Sequence[str], columns: int, dot: str = "·") -> list[str]:
+    """``parts`` with dots between them in rows of at most ``columns``; no row ends with a dot.
+
+    A part that is wider than that has a row of its own.
+    """
+    rows: list[str] = []
+    for part in filter(None, parts):
+        longer = f"{rows[-1]} {dot} {part}" if rows else part
+        if rows and columns_of(longer) <= columns:
+            rows[-1] = longer
+        else:
+            rows.append(part)
+    return rows
+
+
 _TAB = 4
 # what a line begins with that its further rows stand to the right of: white space, the signs of
 # this program, a number and a sign of a diff, the number and the letter of a choice, a
 # finding of the doctor
 _HEAD = re.compile(
-    r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:ok  |warn|fail) |"
+    r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:ok  |warn|fail) |\[\w+\] +|"
     r"(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)"
 )
 _NAME = re.compile(r"\S+(?: \S+)*(?<![.!?]) {2,}(?=\S)")  # of what stands in a column of its own

@@ -22,7 +22,7 @@ from agentcli.domain.messages import (
 from agentcli.domain.reports import ContextReport, HeavyResult
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.ui import wording
-from agentcli.ui.rows import columns_of, fit
+from agentcli.ui.rows import columns_of, fit, packed
 from agentcli.ui.sanitize import clean, clean_line
 from agentcli.ui.theme import ACCENT, BOLD, DIM, SPOKEN, WARNING, Theme
 
@@ -257,25 +257,15 @@ def _row(info: SessionInfo, now: float, columns: int) -> str:
 
 def _facts(info: SessionInfo, now: float, columns: int) -> list[str]:
     """What the list has no room for: where, when, how much, how it stands."""
-    facts = [
+    facts = (
         clean_line(info.cwd),
         wording.age(now - info.updated_at),
         wording.plural(info.turns, "turn"),
         wording.cost_said(info.cost_usd),
         str(info.status),
         clean_line(info.model),
-    ]
-    lines, line = [], ""
-    for fact in facts:
-        if not fact:
-            continue
-        longer = f"{line} · {fact}" if line else fact
-        if line and columns_of(longer) > columns:
-            lines.append(line)
-            line = fact
-        else:
-            line = longer
-    return [*lines, line]
+    )
+    return packed(facts, columns)
 
 
 def preview_lines(loaded: LoadedSession, excerpt: str = "") -> list[str]:

@@ -208,7 +208,8 @@ def test_the_matrix_of_the_documentation_runs_and_mistakes_have_their_codes(
         (("merge", "-o", "new"), "needs the directories of all shards"),
         (("merge", "shard-1", "-o", "new", "-j", "2"), "--jobs is not for batch merge"),
         (("tasks.jsonl", "--shard", "4/3"), "--shard 4/3 is not valid"),
-        (("tasks.jsonl", "more.jsonl"), "one TASKS at a time"),
+        (("tasks.jsonl", "tasks.jsonl"), "one TASKS at a time"),
+        (("run", "tasks.jsonl"), "run: agent batch tasks.jsonl"),
     ):
         wrong = run_agent("batch", *words, env=dict(os.environ), cwd=project)
         assert wrong.code == 2 and said in wrong.stderr, wrong.stderr

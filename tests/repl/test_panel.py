@@ -184,6 +184,22 @@ def test_the_subject_and_the_choices_are_seen_in_every_window(size: tuple[int, i
 
 
 @pytest.mark.spec("UI-7")
+def test_the_keys_of_a_choice_are_whole_in_a_narrow_window() -> None:
+    user = Typing(choices())
+
+    def hint(now: float = 99.0) -> list[str]:
+        rows, _ = user.panel.rows(Size(40, 24), PLAIN, now, mode=PanelMode())
+        return [row.text for row in rows[-2:]]
+
+    assert hint(user.at) == ["", ""]
+    assert hint() == ["Enter confirms · Esc stops the agent", "other keys are typed"]
+    user.press(["s"])
+    important, others = hint()
+    assert important == "Enter confirms · Esc stops the agent"
+    assert others == "← → another rule · Tab edits the rule"
+
+
+@pytest.mark.spec("UI-7")
 def test_where_all_can_be_seen_there_is_nothing_to_view() -> None:
     rows, _ = choices(3).rows(Size(80, 24), PLAIN, 99.0, mode=PanelMode())
     text = "\n".join(row.text for row in rows)

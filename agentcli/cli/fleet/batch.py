@@ -180,7 +180,10 @@ def batch(options: BatchOptions) -> int:
     if options.tasks[0] == MERGE:
         return _merge(options)
     if len(options.tasks) > 1:
-        what = f"one TASKS at a time: {options.tasks[1]} is one too many"
+        first, second = options.tasks[:2]
+        if not Path(first).exists():  # "run", as other programs have it
+            raise UsageError(f"{first} is no file of tasks", f"run: agent batch {second}")
+        what = f"one TASKS at a time: {second} is one too many"
         raise UsageError(what, "start a batch for each")
     name = options.tasks[0]
     shard = None if options.shard is None else Shard.parse(options.shard)
@@ -293,7 +296,8 @@ def _data(tasks: str) -> bytes:
             return file.read(MAX_TASKS_BYTES + 1)
     except (OSError, RuntimeError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise UsageError(f"cannot read {tasks}: {reason}", "name a file") from error
+        advice = "name a file of tasks: agent batch FILE.jsonl"
+        raise UsageError(f"cannot read {tasks}: {reason}", advice) from error
 
 
 # --- what happens meanwhile ----------------------------------------------------------------------

@@ -14,7 +14,7 @@ from agentcli.app.worktrees.repository import Worktree, common_directory
 from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.config.paths import Paths
-from agentcli.headless.streams import write_error_line, write_out
+from agentcli.headless.streams import write_error_line, write_line
 from agentcli.ui.sanitize import clean_line
 
 _ALL = "Worktrees of every repository, not just of this one."
@@ -50,7 +50,7 @@ def list_trees(options: ListTreesOptions) -> int:
         rows = [(tree.name, _status(state), str(tree.path)) for tree, state in found]
         print_table(("NAME", "STATE", "PATH"), rows)
     else:
-        write_out("There is no worktree. To work in one: agent -w\n")
+        write_line("There is no worktree. To work in one: agent -w")
     return 0
 
 
@@ -61,7 +61,7 @@ def remove_trees(options: RemoveTreeOptions) -> int:
         tree = trees.named(name, here)
         lost = trees.remove(tree, force=options.force)
         what = "" if lost.is_clean else f", and with it {lost.text()}"
-        write_out(f"removed {clean_line(tree.name)}{clean_line(what)}\n")
+        write_line(f"removed {clean_line(tree.name)}{clean_line(what)}")
     return 0
 
 
@@ -71,11 +71,11 @@ def prune_trees(options: AllOption) -> int:
     for tree, state in Worktrees(_paths()).prune(_repository(everywhere=options.all)):
         if state is None:
             count += 1
-            write_out(f"removed {clean_line(tree.name)}\n")
+            write_line(f"removed {clean_line(tree.name)}")
         else:
             write_error_line(clean_line(f"kept {tree.name} ({_status(state)}): {tree.path}"))
     if not count:
-        write_out("nothing to remove\n")
+        write_line("nothing to remove")
     return 0
 
 

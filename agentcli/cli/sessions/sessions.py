@@ -25,7 +25,7 @@ from agentcli.cli.options import number
 from agentcli.cli.sessions.stats import StatsOptions, stats_tables
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
-from agentcli.headless.streams import is_terminal, write_error_line, write_out
+from agentcli.headless.streams import is_terminal, write_error_line, write_line, write_out
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
@@ -242,11 +242,11 @@ def check(options: SomeIds) -> int:
         )
     else:
         for session_id, problems in found.items():
-            write_out(f"{session_id}: {'ok' if not problems else ''}".rstrip() + "\n")
+            write_line(f"{session_id}: {'ok' if not problems else ''}".rstrip())
             for problem in problems:
-                write_out(f"  {clean_line(problem)}\n")
+                write_line(f"  {clean_line(problem)}")
             if problems and not _is_too_new(files.path_of(session_id)):
-                write_out(f"  repair it with: agent sessions repair {session_id}\n")
+                write_line(f"  repair it with: agent sessions repair {session_id}")
     return 1 if any(found.values()) else 0
 
 

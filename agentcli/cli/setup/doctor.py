@@ -39,7 +39,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError
 from agentcli.domain.extensions.extras import EXTRAS, has_extra, install_command
-from agentcli.headless.streams import write_out
+from agentcli.headless.streams import write_line
 from agentcli.ui.sanitize import clean_line
 
 BOUND_S = 5.0
@@ -69,9 +69,9 @@ def doctor(options: FormatOption) -> int:
         )
     else:
         for finding in findings:
-            write_out(f"{_MARKS[finding.status]} {finding.name}: {clean_line(finding.detail)}\n")
+            write_line(f"{_MARKS[finding.status]} {finding.name}: {clean_line(finding.detail)}")
             if finding.advice and finding.status is not Status.OK:
-                write_out(f"       -> {clean_line(finding.advice)}\n")
+                write_line(f"       -> {clean_line(finding.advice)}")
     return 1 if failed else 0
 
 

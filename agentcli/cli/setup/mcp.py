@@ -32,7 +32,7 @@ from agentcli.cli.options import choice, number
 from agentcli.cli.session_request import settings_here
 from agentcli.domain.errors import UsageError
 from agentcli.headless.errors import ExitCode
-from agentcli.headless.streams import is_terminal, write_error_line, write_out
+from agentcli.headless.streams import is_terminal, write_error_line, write_line, write_out
 from agentcli.ui.sanitize import clean_line, reveal
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def get(options: ServerGetOptions) -> int:
     else:
         for key, value in shown.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            write_out(f"{key}: {clean_line(text)}\n")
+            write_line(f"{key}: {clean_line(text)}")
     return 0
 
 
@@ -402,11 +402,11 @@ def test(options: ServerTestOptions) -> int:
     for row in () if options.as_json else rows:
         what = f"{row['version']} ({row['protocol']}), {len(row['tools'])} tools"
         says = what if row["is_ok"] else f"{row['state']}: {row['problem']}"
-        write_out(f"{row['name']}: {clean_line(says)}\n")
+        write_line(f"{row['name']}: {clean_line(says)}")
         if options.name and row["is_ok"]:
             write_out("".join(f"  {clean_line(tool)}\n" for tool in row["tools"]))
         for line in () if row["is_ok"] else row["stderr"][-_SAID_LINES:]:
-            write_out(f"  {clean_line(line)}\n")
+            write_line(f"  {clean_line(line)}")
     return 0 if all(row["is_ok"] for row in rows) else int(ExitCode.FAILED)
 
 
@@ -517,7 +517,7 @@ def take_over(options: ImportOptions) -> int:
 def _say_what_there_is() -> int:
     there = [name for name in _OTHERS if Path(name).expanduser().is_file()]
     for name in there:
-        write_out(f"agent mcp import {name}\n")
+        write_line(f"agent mcp import {name}")
     if not there:
         write_error_line(f"none of {', '.join(_OTHERS)} is there; give a FILE")
     return 0

@@ -18,7 +18,7 @@ from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.headless.errors import ExitCode
-from agentcli.headless.streams import is_terminal, write_error_line, write_out
+from agentcli.headless.streams import is_terminal, write_error_line, write_line
 from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.theme import theme_for
 
@@ -89,7 +89,7 @@ def add(options: AddOptions) -> int:
                 f"remove it first: agent plugin remove {name}",
             )
         if there is not None and there.is_kept_as(new.added, paths):
-            write_out(f"{name} is there already, with this content\n")
+            write_line(f"{name} is there already, with this content")
             return 0
         old = there.root(paths) if there is not None else None
         return _decide(paths, new, old, options.yes, f"agent plugin add {options.source}")
@@ -111,12 +111,12 @@ def update(options: UpdateOptions) -> int:
                     "remove the one and add the other",
                 )
             if each.is_kept_as(new.added, paths):
-                write_out(f"{each.name} is up to date\n")
+                write_line(f"{each.name} is up to date")
                 continue
             how = f"agent plugin update {each.name}"
             worst = _decide(paths, new, each.root(paths), options.yes, how) or worst
     if not chosen:
-        write_out("no plugin was added\n")
+        write_line("no plugin was added")
     return worst
 
 
@@ -136,7 +136,7 @@ def _decide(
     ]
     notes = [f"  note: {line}" for line in collisions(new.package, places)]
     for line in [*shown_lines(new, before), *notes]:
-        write_out(f"{reveal(line)}\n")
+        write_line(f"{reveal(line)}")
     mark = new.added.mark[:_SHOWN_MARK]
     if yes is None and is_terminal(sys.stdin) and is_terminal(sys.stderr):
         if not _asked(new.added.name, settings):
@@ -204,9 +204,9 @@ def validate(options: ValidateOptions) -> int:
     try:
         with staged(paths, options.source or ".", options.plugin or "") as new:
             brings = summary(new.package) or "nothing"
-            write_out(f"{new.package.name} is valid ({new.package.layout}): {clean_line(brings)}\n")
+            write_line(f"{new.package.name} is valid ({new.package.layout}): {clean_line(brings)}")
             for notice in new.notices:
-                write_out(f"note: {clean_line(notice)}\n")
+                write_line(f"note: {clean_line(notice)}")
     except ConfigError as error:
         write_error_line(f"error: {error.message}" + (f" - {error.advice}" if error.advice else ""))
         return int(ExitCode.FAILED)
