@@ -7,6 +7,9 @@ others are ``slow``.
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
 import os
 import signal
 from collections.abc import Iterator
@@ -44,6 +47,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if test in sampled:
             item.add_marker(pytest.mark.slow)
         sampled.add(test)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """What was collected stays to the end: no collection of garbage looks at it.
+
+    Every worker reads every test module, and the first run of a checkout rewrites each of them. So
+    each imports its share before the rest: of the others it then finds most rewritten on disk. What
+    cannot be imported is reported where it is collected.
+    """
+    gc.disable()
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{end}", "") for end in ("", "_COUNT"))
+    if worker and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        modules = sorted(Path(__file__).parent.rglob("test_*.py"))
+        for path in modules[int(worker.removeprefix("gw")) :: int(workers)]:
+            name = path.relative_to(session.config.rootpath).with_suffix("").as_posix()
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(name.replace("/", "."))
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from tests.support.acp_client import Editor
-from tests.support.cli import AGENT, agent_env
+from tests.support.cli import AGENT, Package, agent_env
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, call, calls, say
 from tests.support.wire_facts import facts_of
 
-acp = pytest.importorskip("acp", reason="agent-client-protocol is not installed")
-schema = pytest.importorskip("acp.schema")
+acp, schema, meta = Package("acp"), Package("acp.schema"), Package("acp.meta")
 
 
 class SomeEditor:
@@ -104,9 +103,7 @@ async def _drive(editor: SomeEditor, server: ModelServer, work: Path) -> None:
 
 def _strict_problems(message: dict[str, Any], methods: dict[Any, str]) -> Iterator[str]:
     """What of a message the schema does not have: wrong shapes, unknown keys at a root."""
-    from acp.meta import AGENT_METHODS, CLIENT_METHODS
-
-    known = {**AGENT_METHODS, **CLIENT_METHODS}
+    known = {**meta.AGENT_METHODS, **meta.CLIENT_METHODS}
     if "method" in message:
         models = {
             "session/update": schema.SessionNotification,

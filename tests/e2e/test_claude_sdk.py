@@ -17,16 +17,15 @@ from typing import Any
 import pytest
 
 from tests.e2e.stream_client import ARGS, message
-from tests.support.cli import agent_env, run_agent
+from tests.support.cli import Package, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call as ModelCall
 from tests.support.replies import call, calls, fails, say
 
 pytestmark = pytest.mark.slow
 
-sdk = pytest.importorskip(
-    "claude_agent_sdk", reason="claude-agent-sdk cannot be imported here", exc_type=ImportError
-)
+sdk = Package("claude_agent_sdk")
+parser = Package("claude_agent_sdk._internal.message_parser")
 SCHEMA = {
     "type": "object",
     "properties": {"n": {"type": "integer"}},
@@ -44,9 +43,9 @@ def work(tmp_path: Path) -> Path:
 
 def parsed(lines: list[dict[str, Any]]) -> list[Any]:
     """The lines as the SDK's values; none of them is unknown to it."""
-    from claude_agent_sdk._internal.message_parser import parse_message
-
-    found = [parse_message(line) for line in lines if not line["type"].startswith("control_")]
+    found = [
+        parser.parse_message(line) for line in lines if not line["type"].startswith("control_")
+    ]
     assert None not in found, lines
     return found
 

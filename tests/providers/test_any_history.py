@@ -49,10 +49,12 @@ TARGETS = [
     ("gemini", "gemini", "gemini-3.6-flash"),
     ("gemini", "gemini", "gemini-2.5-flash"),
 ]
-SMALL = [image for image in IMAGES.values() if len(image.data) < 20_000]
+PIXEL = ImagePart("image/png", PNG)
 
 words = texts | st.sampled_from([*TEXTS.values(), "usual words", "x" * 9_000])
-images = st.sampled_from([ImagePart("image/png", PNG), *SMALL])
+images = st.deferred(
+    lambda: st.sampled_from([i for i in (PIXEL, *IMAGES.values()) if len(i.data) < 20_000])
+)
 shown = st.builds(TextPart, words) | images
 signed = st.none() | st.just("c2lnbmVk")
 thinking = st.builds(ThinkingPart, words, signed, signed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from PIL import Image
@@ -29,36 +29,59 @@ def moving(kind: str) -> bytes:
 
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><circle r="4"/></svg>'
-IMAGES: dict[str, ImagePart] = {
-    "10,000 px wide": ImagePart("image/png", png(10_000, 30)),
-    "10,000 px square": ImagePart("image/png", saved(Image.new("L", (10_000, 10_000)), "PNG")),
-    "photo of 108 megapixels": ImagePart(
+_MADE: dict[str, Callable[[], ImagePart]] = {
+    "10,000 px wide": lambda: ImagePart("image/png", png(10_000, 30)),
+    "10,000 px square": lambda: ImagePart(
+        "image/png", saved(Image.new("L", (10_000, 10_000)), "PNG")
+    ),
+    "photo of 108 megapixels": lambda: ImagePart(
         "image/jpeg", saved(Image.new("RGB", (12_000, 9_000)), "JPEG")
     ),
-    "5.7 MB": ImagePart("image/png", png(1_900, 3_000, noise=True)),
-    "bomb": ImagePart("image/png", png(60_000, 4_000)),
-    "text": ImagePart("image/png", b"not an image at all"),
-    "svg": ImagePart("image/png", SVG),
-    "web page": ImagePart("image/jpeg", b"<!DOCTYPE html><html>404</html>"),
-    "empty": ImagePart("image/png", b""),
-    "one byte": ImagePart("image/png", b"\x89"),
-    "signature only": ImagePart("image/png", PNG[:8]),
-    "header only": ImagePart("image/png", PNG[:33]),
-    "cut PNG": ImagePart("image/png", png(50, 50, noise=True)[:-600]),
-    "damaged PNG": ImagePart(
+    "5.7 MB": lambda: ImagePart("image/png", png(1_900, 3_000, noise=True)),
+    "bomb": lambda: ImagePart("image/png", png(60_000, 4_000)),
+    "text": lambda: ImagePart("image/png", b"not an image at all"),
+    "svg": lambda: ImagePart("image/png", SVG),
+    "web page": lambda: ImagePart("image/jpeg", b"<!DOCTYPE html><html>404</html>"),
+    "empty": lambda: ImagePart("image/png", b""),
+    "one byte": lambda: ImagePart("image/png", b"\x89"),
+    "signature only": lambda: ImagePart("image/png", PNG[:8]),
+    "header only": lambda: ImagePart("image/png", PNG[:33]),
+    "cut PNG": lambda: ImagePart("image/png", png(50, 50, noise=True)[:-600]),
+    "damaged PNG": lambda: ImagePart(
         "image/png", png(50, 50, noise=True).replace(b"IDAT\x78", b"IDAT\x00")
     ),
-    "cut JPEG": ImagePart("image/jpeg", jpeg(400, 300)[:-4_000]),
-    "JPEG as PNG": ImagePart("image/png", jpeg()),
-    "PNG as JPEG": ImagePart("image/jpeg", PNG),
-    "WebP as PNG": ImagePart("image/png", saved(Image.new("RGB", (9, 9)), "WEBP")),
-    "moving GIF": ImagePart("image/gif", moving("GIF")),
-    "still GIF": ImagePart("image/gif", saved(Image.new("P", (9, 9)), "GIF")),
-    "moving WebP": ImagePart("image/webp", moving("WEBP")),
-    "BMP": ImagePart("image/bmp", saved(Image.new("RGB", (9, 9)), "BMP")),
-    "TIFF": ImagePart("image/tiff", saved(Image.new("RGB", (9, 9)), "TIFF")),
-    "odd type": ImagePart('x"\n\ud800', b"GARBAGE"),
+    "cut JPEG": lambda: ImagePart("image/jpeg", jpeg(400, 300)[:-4_000]),
+    "JPEG as PNG": lambda: ImagePart("image/png", jpeg()),
+    "PNG as JPEG": lambda: ImagePart("image/jpeg", PNG),
+    "WebP as PNG": lambda: ImagePart("image/png", saved(Image.new("RGB", (9, 9)), "WEBP")),
+    "moving GIF": lambda: ImagePart("image/gif", moving("GIF")),
+    "still GIF": lambda: ImagePart("image/gif", saved(Image.new("P", (9, 9)), "GIF")),
+    "moving WebP": lambda: ImagePart("image/webp", moving("WEBP")),
+    "BMP": lambda: ImagePart("image/bmp", saved(Image.new("RGB", (9, 9)), "BMP")),
+    "TIFF": lambda: ImagePart("image/tiff", saved(Image.new("RGB", (9, 9)), "TIFF")),
+    "odd type": lambda: ImagePart('x"\n\ud800', b"GARBAGE"),
 }
+
+
+class _Images(Mapping[str, ImagePart]):
+    """Images by name, each made when it is first used: every worker reads this, few use it."""
+
+    def __init__(self) -> None:
+        self._images: dict[str, ImagePart] = {}
+
+    def __getitem__(self, name: str) -> ImagePart:
+        if name not in self._images:
+            self._images[name] = _MADE[name]()
+        return self._images[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MADE)
+
+    def __len__(self) -> int:
+        return len(_MADE)
+
+
+IMAGES = _Images()
 # of these nothing can be shown
 HOPELESS = {
     "bomb", "text", "svg", "web page", "empty", "one byte", "signature only", "header only",
