@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -191,6 +193,11 @@ def test_at_a_terminal_the_provider_is_asked_for_and_the_key_is_typed_unseen(
         terminal.wait_for("Provider:")
         terminal.line(" Anthropic")
         terminal.wait_for("Key of anthropic (not shown):")
+        modes = terminal.modes()
+        modes[3] |= termios.ECHO  # as a shell has it, which goes on with a program after Ctrl-Z
+        termios.tcsetattr(terminal._slave, termios.TCSANOW, modes)
+        terminal.kill(signal.SIGCONT)
+        terminal.wait_until(lambda: not terminal.modes()[3] & termios.ECHO)
         terminal.line(CANARY)
         assert terminal.wait_exit() == 0
         assert CANARY not in terminal.text()
@@ -208,6 +215,31 @@ def test_ctrl_c_at_the_question_stores_nothing_and_gives_the_echo_back(
         terminal.key("ctrl-c")
         assert terminal.wait_exit() == 130
         assert terminal.restored
+    assert not credentials.exists()
+
+
+# has the terminal back with SIGUSR1, as a shell when the chat above a login was killed
+_SHELL = """import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+if not (pid := os.fork()):
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    os.execv(sys.argv[1], sys.argv[1:])
+def take(*_): os.tcsetpgrp(0, os.getpgrp()); print("here again", flush=True)
+signal.signal(signal.SIGUSR1, take)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.spec("SEC-9")
+def test_a_line_for_another_program_is_no_key(credentials: Path, tmp_path: Path) -> None:
+    login = [sys.executable, "-c", _SHELL, *AGENT, "auth", "login", "anthropic", "--file"]
+    with Terminal(login, agent_env(), tmp_path) as terminal:
+        terminal.wait_for("Key of anthropic (not shown):")
+        terminal.kill(signal.SIGUSR1)
+        terminal.wait_for("here again")
+        terminal.line("ls")
+        assert terminal.wait_exit() != 0
     assert not credentials.exists()
 
 

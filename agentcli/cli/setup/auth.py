@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Annotated, NamedTuple
 
 import typer
@@ -272,15 +275,51 @@ def _ask(provider: str) -> str:
     import getpass
     import warnings
 
+    prompt = f"Key of {provider} (not shown): "
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _hidden_after_stop(prompt):
             # where echo cannot be switched off, nothing is asked
             warnings.simplefilter("error", getpass.GetPassWarning)
-            return getpass.getpass(f"Key of {provider} (not shown): ")
+            typed = getpass.getpass(prompt)
     except EOFError:
         return ""
     except getpass.GetPassWarning:
         raise UsageError("this terminal would show the key", "give it with --stdin") from None
+    if _has_lost_terminal():
+        raise UsageError("the terminal belongs to another program now", "nothing was changed")
+    return typed
+
+
+def _has_lost_terminal() -> bool:
+    """Whether what was typed was meant for a shell: who had started us was killed meanwhile."""
+    if sys.platform != "win32":
+        with suppress(OSError):  # it controls nothing
+            return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
+    return False
+
+
+@contextmanager
+def _hidden_after_stop(prompt: str) -> Iterator[None]:
+    """Echo is off again when a shell goes on with us after Ctrl-Z: it has switched it on."""
+    if sys.platform == "win32":
+        yield
+        return
+    import signal
+    import termios
+
+    def hide(_number: int, _frame: FrameType | None) -> None:
+        with suppress(termios.error):
+            modes = termios.tcgetattr(sys.stdin)
+            modes[3] &= ~termios.ECHO
+            termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, modes)
+            sys.stderr.write(prompt)
+            sys.stderr.flush()
+
+    before = signal.signal(signal.SIGCONT, hide)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCONT, before)
 
 
 APP = new_app("Store the keys of providers, or forget them.", "status")
