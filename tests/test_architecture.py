@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -88,18 +89,35 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@dataclass
+class Source:
+    """A file that was parsed once: with their lines its imports and calls, and its classes."""
+
+    imports: list[tuple[int, str]]
+    calls: list[tuple[int, str]]
+    classes: list[str]
+
+
 @cache
-def imports(path: Path) -> list[tuple[int, str]]:
-    """Every import in the file, wherever it stands, as absolute dotted names."""
-    found: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+def source(path: Path) -> Source:
+    """The file's imports, as absolute dotted names, and its calls, wherever they stand."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = Source([], [], [node.name for node in tree.body if isinstance(node, ast.ClassDef)])
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
+            found.imports += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             assert node.module is not None
-            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+            found.imports += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            found.calls.append((node.lineno, ast.unparse(node.func)))
     return found
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    """Every import in the file, wherever it stands, as absolute dotted names."""
+    return source(path).imports
 
 
 def violations() -> list[str]:
@@ -166,16 +184,15 @@ def test_there_are_no_import_circles() -> None:
 
 
 def test_only_the_upper_rooms_print_or_exit() -> None:
-    wrong = []
+    wrong: list[str] = []
     for path in sources():
         if room_of(path) in {"cli", "repl", "headless", "ui", "__main__"}:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call):
-                continue
-            called = ast.unparse(node.func)
-            if called in {"print", "sys.exit", "exit", "quit", "os._exit"}:
-                wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {called}")
+        wrong += [
+            f"{path.relative_to(PACKAGE)}:{line}: {called}"
+            for line, called in source(path).calls
+            if called in {"print", "sys.exit", "exit", "quit", "os._exit"}
+        ]
     assert not wrong, wrong
 
 
@@ -205,7 +222,6 @@ def test_few_modules_have_a_single_importer() -> None:
 def test_a_class_name_is_used_once() -> None:
     places: dict[str, list[str]] = {}
     for path in sources():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(module_name(path))
+        for name in source(path).classes:
+            places.setdefault(name, []).append(module_name(path))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

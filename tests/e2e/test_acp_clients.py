@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.support.acp_client import Editor
-from tests.support.cli import AGENT, Package, agent_env
+from tests.support.cli import AGENT, agent_env
 from tests.support.model_server import ModelServer
+from tests.support.packages import Package
 from tests.support.replies import Call, call, calls, say
 from tests.support.wire_facts import facts_of
 

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.stream_client import ARGS, message
-from tests.support.cli import Package, agent_env, run_agent
+from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
+from tests.support.packages import Package
 from tests.support.replies import Call as ModelCall
 from tests.support.replies import call, calls, fails, say
 

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
-
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer
 
 AGENT = (sys.executable, "-m", "agentcli")
@@ -28,21 +26,6 @@ MODELS = {
     GEMINI: "gemini/gemini-3.6-flash",
 }
 KEY = "sk-test-0123456789abcdef"
-
-
-class Package:
-    """A package of others, imported when a test first uses it: every worker reads every file, few
-    use this. The test is skipped where it cannot be imported.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, attribute: str) -> Any:
-        package = pytest.importorskip(
-            self._name, reason=f"{self._name} cannot be imported here", exc_type=ImportError
-        )
-        return getattr(package, attribute)
 
 
 @dataclass(frozen=True)
