@@ -340,7 +340,8 @@ class ToolCalls:
         if answer.verdict in {Verdict.ONCE, Verdict.SESSION, Verdict.AUTO}:
             return True
         unattended = answer.verdict is Verdict.UNATTENDED
-        self._refuse(job, answer.reason or reason, unattended=unattended)
+        may_free = bool(request.offers)
+        self._refuse(job, answer.reason or reason, unattended=unattended, is_free_by_rule=may_free)
         return False
 
     async def _hooks_say(self, job: Job, facts: CallFacts, place: CallPlace) -> bool | None:
@@ -364,10 +365,15 @@ class ToolCalls:
         except UsageError as error:
             self._emit(Notice(f"{error}: only this call was allowed"))
 
-    def _refuse(self, job: Job, reason: str, *, unattended: bool = False) -> None:
+    def _refuse(
+        self, job: Job, reason: str, *, unattended: bool = False, is_free_by_rule: bool = True
+    ) -> None:
         from agentcli.engine.arguments.problems import refused
 
-        job.output = ToolOutput.error(refused(job.seen.name, reason, unattended=unattended))
+        told = refused(
+            job.seen.name, reason, unattended=unattended, is_free_by_rule=is_free_by_rule
+        )
+        job.output = ToolOutput.error(told)
         job.status = ResultStatus.REFUSED
         self._emit(ToolRefused(job.seen, reason, unattended))
 

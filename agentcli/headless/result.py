@@ -168,8 +168,8 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> RunEnd:
             if unattended:
                 calls = "1 call" if unattended == 1 else f"{unattended} calls"
                 message = (
-                    f"{calls} needed an approval and nobody could give it - allow them"
-                    " with --allow-tool RULE, or all with --yolo"
+                    f"{calls} needed an approval and nobody could give it - allow them with"
+                    " --allow-tool RULE, or all but protected places with --yolo"
                 )
                 code = ExitCode.APPROVAL
                 return RunEnd(Subtype.APPROVAL, code, "approval_needed", summary, message)

@@ -11,6 +11,7 @@ import pytest
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import call, say
+from tests.support.wire_facts import facts_of
 
 pytestmark = pytest.mark.sampled
 
@@ -136,6 +137,8 @@ def test_a_destructive_command_runs_only_when_yolo_was_given_twice(
     script = [call("bash", {"command": "rm -rf ./*"}), say("Done.")]
     with ModelServer(script) as server:
         done = run_agent("run", *flags, "go", cwd=work, env=agent_env(server))
+        told = facts_of(server.requests[-1]).results
     assert (work / "kept").exists() is not runs
     assert ("the workspace itself" in done.stderr) is not runs
+    assert "--allow-tool" not in "".join(told.values()) + done.stderr.split("error:")[0]
     assert done.code == (0 if runs else 4)

@@ -87,13 +87,13 @@ def invalid(call: ToolCall, definition: ToolDefinition, error: InvalidArguments)
     return f"{text}\nReceived: {_listed(call.arguments, definition, room)}."
 
 
-def refused(name: str, reason: str, *, unattended: bool) -> str:
+def refused(name: str, reason: str, *, unattended: bool, is_free_by_rule: bool = True) -> str:
     """For a call that policy or the user refused (CLI-7)."""
     if unattended:
+        flags = f"The user can allow it with --allow-tool '{name}' or --permission-mode. "
         return (
             f"{name} was not run: it needs approval and nobody is there to give it ({reason}). "
-            f"The user can allow it with --allow-tool '{name}' or --permission-mode. "
-            "Go on without it or say what is needed."
+            f"{flags if is_free_by_rule else ''}Go on without it or say what is needed."
         )
     return f"{name} was not run: refused ({reason}). Do not try the same again."
 

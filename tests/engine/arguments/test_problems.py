@@ -93,6 +93,8 @@ def test_an_unknown_name_is_answered_with_near_ones_and_bounded() -> None:
 def test_a_refusal_says_why_and_which_flag_and_never_cancelled() -> None:
     alone = arguments.refused("bash", "it runs a command", unattended=True)
     assert "--allow-tool 'bash'" in alone
+    always = arguments.refused("bash", "each time", unattended=True, is_free_by_rule=False)
+    assert "--allow-tool" not in always
     asked = arguments.refused("bash", "not now", unattended=False)
     assert "not now" in asked
     assert "ancel" not in alone + asked
