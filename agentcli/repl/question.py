@@ -97,7 +97,8 @@ class _QuestionPanel(Choices):
 
     def __init__(self, question: Question) -> None:
         def rows(columns: int) -> list[Row]:
-            return [row for line in question.lines for row in wrapped(reveal(line), columns, 4)]
+            shown = ((reveal(line), 4 if line.startswith(" ") else 0) for line in question.lines)
+            return [row for line, indent in shown for row in wrapped(line, columns, indent)]
 
         choices = [Choice(letter, text) for letter, text in question.choices.items()]
         if question.lines:

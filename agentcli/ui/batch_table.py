@@ -19,6 +19,7 @@ from rich.text import Text
 
 from agentcli.domain.values import frozen
 from agentcli.ui import wording
+from agentcli.ui.rows import wrap
 from agentcli.ui.sanitize import clean_line
 
 _MARGIN = 4  # the line of totals, the head, and what the shell writes below
@@ -99,7 +100,9 @@ class LiveTable:
         self._live.refresh()
 
     def _drawn(self) -> Group:
-        room = max(1, self._console.height - _MARGIN)
+        width = max(1, self._console.width - _ECHO)
+        totals = wrap(self.totals(), width)[: max(1, self._console.height - _MARGIN)]
+        room = max(1, self._console.height - _MARGIN - len(totals) + 1)
         running = list(self._running.values())
         shown = running[: max(1, room - min(_FEW, len(self._ended)))]
         table = Table(box=None, pad_edge=False, expand=True, padding=(0, 1), show_header=False)
@@ -111,7 +114,8 @@ class LiveTable:
         if is_wide:
             table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         table.add_column(justify="right", no_wrap=True)
-        table.add_column(justify="right", no_wrap=True)
+        if is_wide:
+            table.add_column(justify="right", no_wrap=True)
         for line in [*list(self._ended)[-max(0, room - len(shown)) :], *shown][-room:]:
             took_s = time.monotonic() - line.began if line.took_s is None else line.took_s
             cost = "" if line.took_s is None else wording.cost(line.cost_usd)
@@ -120,14 +124,14 @@ class LiveTable:
                 Text(line.name),
                 *([Text(line.text)] if is_wide else []),
                 wording.elapsed(took_s),
-                cost,
+                *([cost] if is_wide else []),
             )
         more = (
             f"  and {len(running) - len(shown)} more running" if len(running) > len(shown) else ""
         )
-        last = Text(self.totals() + more, no_wrap=True)
-        last.truncate(max(1, self._console.width - _ECHO), overflow="ellipsis")
-        return Group(table, last)
+        last = Text(totals[-1] + more, no_wrap=True)
+        last.truncate(width, overflow="ellipsis")
+        return Group(table, *map(Text, totals[:-1]), last)
 
     def totals(self) -> str:
         """How many stand how, in a line."""

@@ -12,6 +12,7 @@ from agentcli.fleet.report import BatchProgress, write_report
 from agentcli.fleet.results import REPORT, Journal, TaskStanding
 from agentcli.fleet.tasks import BatchTask, TasksFile, read_tasks
 from agentcli.ui.batch_table import LiveTable
+from agentcli.ui.rows import plain
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e"
 
@@ -53,3 +54,20 @@ def test_lines_and_the_table_have_no_sequences_of_a_task(task: BatchTask) -> Non
         table.ended(task.id, "failed", None)
         table.says(HOSTILE)
     assert "\x1b]0" not in stream.getvalue() and "\x1b[2J" not in stream.getvalue()
+
+
+@pytest.mark.spec("UI-1", "SCALE-2")
+def test_in_a_narrow_window_the_table_shows_whole_names_and_the_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"COLUMNS": "40", "LINES": "20", "TTY_COMPATIBLE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    with LiveTable(stream, 8, {"NO_COLOR": "1"}) as table:
+        table.counts = {"done": 3, "running": 3, "pending": 2}
+        table.spent_usd = 12.5
+        table.started("fix-module-number-1", "say what it does")
+        table.refresh()
+    shown = plain(stream.getvalue())
+    assert "fix-module-number-1 " in shown and "$12.50" in shown and "…" not in shown
+    assert "8 tasks: 3 done, 3 running, 2 pending;\n" in shown

@@ -17,7 +17,7 @@ from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
 from agentcli.fleet.results import Journal, write_json
 from agentcli.headless.errors import ExitCode
-from agentcli.headless.streams import write_error_line, write_out
+from agentcli.headless.streams import write_error_line, write_line
 
 if TYPE_CHECKING:
     from agentcli.fleet.pipeline.file import Check, StepPipeline
@@ -70,7 +70,8 @@ def show(options: ShowOptions) -> int:
     if options.format == "json":
         print_json(as_json(pipeline))
     else:
-        write_out("".join(f"{line}\n" for line in tree_lines(pipeline)))
+        for line in tree_lines(pipeline):
+            write_line(line)
     return 0
 
 

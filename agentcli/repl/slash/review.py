@@ -26,7 +26,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     base = arguments.strip() or None
     changes = await asyncio.to_thread(partial(find_changes, chat.user.cwd, base=base))
     if not changes.files:
-        chat.show([f"Nothing has changed: {clean_line(changes.what)}."])
+        chat.show([f"Nothing has changed ({clean_line(changes.what)})."])
         return
     (part, *more), notes = parts_of(changes, chat.session.model.context_tokens)
     left_out = {name for each in more for name in each.files}
