@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -125,8 +126,9 @@ class _StartPlace:
 
         self._names = known_names(checked(options))
         settings = self._names.settings
-        folder = Path(options.file).expanduser().resolve().parent
-        is_free = options.trust or is_trusted(settings, folder)
+        self._folder = Path(options.file).expanduser().absolute().parent
+        real = Path(options.file).expanduser().resolve().parent
+        is_free = options.trust or is_trusted(settings, real)
         self._is_here = options.engine == "local"  # else the nodes know what they have
         self._may_leave = is_free or settings.permission_mode == "yolo"
         model = options.model
@@ -138,6 +140,8 @@ class _StartPlace:
         """What is wrong with ``value`` for that key of a step; empty: nothing."""
         from agentcli.fleet.pipeline.progress import TRUST_ADVICE, CannotRun
 
+        if key == "schema":
+            return self._schema_problem(value)
         if key == "cwd":
             try:
                 self.limits.directory(value)
@@ -150,6 +154,16 @@ class _StartPlace:
         if (key == "allow_tools" or value == "yolo") and not self._may_leave:
             return f"{value} is for you to allow: {TRUST_ADVICE}"
         return ""
+
+    def _schema_problem(self, name: str) -> str:
+        from agentcli.fleet.pipeline.progress import TRUST_ADVICE
+
+        if self.limits.is_trusted:
+            return ""
+        with suppress(OSError, RuntimeError, ValueError):
+            if (self._folder / name).resolve().is_relative_to(self._folder.resolve()):
+                return ""
+        return f"{name} is outside of {self._folder}: {TRUST_ADVICE}"
 
 
 APP = new_app("Run steps that use what earlier ones found, from a TOML file.")

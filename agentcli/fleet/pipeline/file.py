@@ -179,7 +179,8 @@ def read_pipeline(
 ) -> StepPipeline:
     """The pipeline in the file ``path``, its inputs as ``given`` by name.
 
-    ``check`` judges each agent, model, permission mode, rule and directory that it names.
+    ``check`` judges each agent, model, permission mode, rule, directory and schema's file that it
+    names.
 
     Raises ``ConfigError`` with all that is wrong, ``UsageError`` for a file that cannot be read or
     an input that it has not.
@@ -355,6 +356,8 @@ class _PipelineReading:
 
         if isinstance(given, str):
             path = self._path.parent / given
+            if problem := self._check("schema", given):
+                raise UsageError(problem)
             try:
                 given = json.loads(_text_of(path))
             except ValueError as error:

@@ -303,6 +303,9 @@ cwd = "made by a"
 prompt = "E"
 cwd = ".."
 allow_tools = ["bash("]
+[steps.f]
+prompt = "F"
+schema = "../keys.json"
 """
     (tmp_path / "p.toml").write_text(good + wrong)
     model_server.default = lambda _: say("Done.")
@@ -322,6 +325,7 @@ allow_tools = ["bash("]
         "line 13: steps.c.cwd: cwd 'gone' is no directory",
         f"line 20: steps.e.cwd: cwd '..' is outside of DIR: {trust.partition(': ')[2]}",
         "line 21: steps.e.allow_tools: not a permission rule: 'bash('",
+        f"line 24: steps.f.schema: ../keys.json is outside of DIR: {trust.partition(': ')[2]}",
     ]
     assert [line[: len(start)] for line, start in zip(told, expected, strict=True)] == expected
     (tmp_path / "p.toml").write_text(good)
