@@ -395,6 +395,7 @@ def _results(agent: Agent) -> list[ToolResult]:
     return [message for message in agent.messages if isinstance(message, ToolResult)]
 
 
+@pytest.mark.slow
 def test_the_example_of_the_documentation_runs_as_it_stands(tmp_path: Path) -> None:
     example = topic("library").partition("```python\n")[2]
     program = tmp_path / "example.py"

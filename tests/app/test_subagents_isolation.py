@@ -48,6 +48,7 @@ def answer(recorded: Recorded) -> Reply | str:
     return call("bash", {"command": WORK[word]})
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-3", "SCALE-1")
 def test_several_at_once_do_not_collide_and_say_where_their_work_is(root: Path, home: Path) -> None:
     tasks = [task(f"{word}!", agent="writer") for word in WORK]

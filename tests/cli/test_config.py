@@ -111,6 +111,7 @@ def test_edit_opens_the_editor_and_checks_what_it_left(file: Path, tmp_path: Pat
     assert run_agent("config", "edit").code == 2
 
 
+@pytest.mark.slow
 def test_a_broken_file_is_one_line_for_every_command(file: Path) -> None:
     file.parent.mkdir(exist_ok=True)
     file.write_text('model = "a/b"\ntheme = \n')

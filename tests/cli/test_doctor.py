@@ -75,6 +75,7 @@ def test_a_damaged_session_fails_with_the_command_that_mends_it(home: Path, tmp_
     assert checks["session"]["fix"] == "agent sessions repair abc"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OPS-3")
 def test_broken_settings_do_not_stop_the_other_checks(home: Path) -> None:
     (home / "agentcli").mkdir()
@@ -94,6 +95,7 @@ def test_a_home_that_cannot_be_written_fails(tmp_path: Path) -> None:
     assert "AGENTCLI_HOME" in checks["home"]["fix"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OPS-3")
 def test_an_address_that_is_none_fails_beside_all_other_checks() -> None:
     code, checks = report(agent_env(OPENAI_API_KEY="k", OPENAI_BASE_URL="http://[::1"))
@@ -207,6 +209,7 @@ def test_keys_in_a_keyring_that_is_there_or_gone(tmp_path: Path, kind: str) -> N
         assert "anthropic" in checks["keyring"]["detail"] and checks["keyring"]["fix"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OPS-3", "SEC-1")
 def test_how_this_directory_stands_is_told(tmp_path: Path) -> None:
     (tmp_path / ".agents" / "commands").mkdir(parents=True)

@@ -69,6 +69,7 @@ def test_a_file_becomes_a_session_that_says_where_it_comes_from(tmp_path: Path) 
     assert json.loads(run_agent("stats", "--format", "json").stdout)["total_cost_usd"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8", "HIS-7")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("program", ["claude", "codex", "opencode"])

@@ -15,6 +15,7 @@ from tests.support.replies import Call, call, calls, say
 OFFLINE = {"AGENTCLI_MODEL": "offline/assistant"}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-2")
 def test_on_a_terminal_the_prompt_is_the_chats_first_message(tmp_path: Path) -> None:
     with ModelServer(["Hello from the model."]) as server:
@@ -26,6 +27,7 @@ def test_on_a_terminal_the_prompt_is_the_chats_first_message(tmp_path: Path) -> 
         assert "say hello" in str(server.requests[0].body)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.spec("CLI-7")
 @pytest.mark.parametrize(("answer", "made"), [("y", True), ("no thanks", False)])
@@ -91,6 +93,7 @@ def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: Path) -
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-5")
 def test_a_new_session_keeps_the_model_that_was_chosen(tmp_path: Path) -> None:
     with ModelServer(default="answered") as server:

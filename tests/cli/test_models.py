@@ -50,6 +50,7 @@ def test_an_unusable_default_is_a_warning() -> None:
     assert "nonsense" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "CTX-3")
 def test_servers_are_asked_and_their_lists_are_merged_with_the_table() -> None:
     names = ["claude-sonnet-4-5-20250929", "claude-new"]

@@ -40,6 +40,7 @@ def by_typer(command: DirectCommand, line: list[str]) -> dict[str, Any] | None:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 @given(line=st.lists(WORDS, max_size=6))
 def test_what_is_read_without_typer_is_what_typer_reads(name: str, line: list[str]) -> None:

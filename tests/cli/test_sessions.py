@@ -34,6 +34,7 @@ def database(home: Path, session_id: str) -> Path:
     return home / "agentcli" / "sessions" / f"{session_id}.db"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_list_as_json_has_the_agreed_fields_newest_first(tmp_path: Path) -> None:
     first = ask("first question", tmp_path)
@@ -100,6 +101,7 @@ def test_json_is_utf_8_whatever_the_locale_and_without_controls(
     assert not {"\u009b", "\u202e"} & set(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_show_prints_the_conversation(tmp_path: Path) -> None:
     session_id = ask("a question", tmp_path)
@@ -221,6 +223,7 @@ def test_a_session_that_is_not_there_is_one_line_and_exit_code_2(command: str) -
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8")
 def test_several_that_fit_are_listed(tmp_path: Path) -> None:
     first, second = ask("one", tmp_path), ask("two", tmp_path)

@@ -41,6 +41,7 @@ def test_totals_and_a_line_for_each_session_model_and_day(session_ids: list[str]
     assert value["by_model"][0]["model"] == "scripted/m"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "COST-1")
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
 def test_bars_by_day_model_tool_and_session(session_ids: list[str], locale: str) -> None:
@@ -58,6 +59,7 @@ def test_bars_by_day_model_tool_and_session(session_ids: list[str], locale: str)
     assert "by_day" not in value
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "CLI-11")
 def test_nothing_spent_and_wrong_options_are_told_in_a_line() -> None:
     done = run_agent("stats", env=agent_env())
@@ -107,6 +109,7 @@ def test_a_tool_result_has_a_price_in_tables_bars_and_exports(
     assert value["by_call"][0]["session_id"] == session_id
 
 
+@pytest.mark.slow
 @pytest.mark.spec("COST-1", "COST-3")
 def test_broken_settings_hide_no_sums_but_the_prices_of_results(
     model_server: ModelServer, tmp_path: Path, home: Path

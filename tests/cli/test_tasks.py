@@ -233,6 +233,7 @@ def in_a_moment(seconds: float) -> dict[str, str]:
     return {"scheduled_at": datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BG-8")
 def test_a_daemon_starts_what_is_due_and_ends_when_nothing_is_left(
     model_server: ModelServer, tmp_path: Path

@@ -159,6 +159,7 @@ def test_a_cancel_right_behind_its_prompt_and_one_at_a_permission_meet_it(
     assert _statuses(editor, started["toolCallId"])[-1]["status"] == "failed"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "CTRL-1")
 def test_a_prompt_that_comes_while_a_turn_runs_steers_it_and_is_answered_with_it(
     model_server: ModelServer, tmp_path: Path
@@ -197,6 +198,7 @@ def test_a_session_whose_close_is_given_up_is_closed_and_can_be_taken_up(
         assert editor.leave() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "CTRL-1")
 def test_a_prompt_that_steered_a_turn_which_fails_is_answered_with_its_error(
     model_server: ModelServer, tmp_path: Path
@@ -215,6 +217,7 @@ def test_a_prompt_that_steered_a_turn_which_fails_is_answered_with_its_error(
         assert editor.leave() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1")
 def test_what_a_subagent_asks_has_an_id_of_its_own_and_an_end(
     model_server: ModelServer, tmp_path: Path
@@ -299,6 +302,7 @@ def test_sessions_are_listed_loaded_resumed_closed_and_deleted(
     assert prompts(model_server) == ["first", "second"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1")
 def test_modes_and_options_are_told_set_and_kept_in_step(
     model_server: ModelServer, tmp_path: Path
@@ -526,6 +530,7 @@ def test_garbage_long_lines_and_used_ids_are_errors_and_the_connection_goes_on(
     assert len(errors) == 6 and all(line["error"]["message"] for line in errors)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "CAN-11")
 def test_sessions_work_side_by_side(model_server: ModelServer, tmp_path: Path) -> None:
     model_server.add(say("never", stall_at="start"), "Two.")
@@ -712,6 +717,7 @@ def test_a_login_is_offered_where_it_can_be_done_and_a_key_is_asked_for(
     assert stored.code == 2 and "Traceback" not in stored.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "BG-5")
 def test_a_background_run_that_ends_between_two_prompts_is_told_and_taken_up_with_the_next(
     model_server: ModelServer, tmp_path: Path

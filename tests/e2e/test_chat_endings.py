@@ -139,6 +139,7 @@ def test_a_closed_window_ends_the_chat_and_everything_it_runs(
         assert (done.code, done.stdout) == (0, "Again.\n"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OPS-1")
 def test_suspend_and_resume_give_the_terminal_back_and_take_it_again(
     model_server: ModelServer, work: Path

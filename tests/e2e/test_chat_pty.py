@@ -74,6 +74,7 @@ def test_twenty_columns_are_enough(model_server: ModelServer, chat: Chat) -> Non
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1", "OPS-1")
 @pytest.mark.parametrize(("rows", "cols"), [(10, 40), (40, 132), (24, 20)])
 def test_resizing_in_mid_stream_loses_no_text(
@@ -109,6 +110,7 @@ def test_control_sequences_of_the_model_never_reach_the_terminal(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_what_is_typed_while_the_agent_works_is_the_next_prompt(
     model_server: ModelServer, chat: Chat
@@ -137,6 +139,7 @@ def test_a_paste_of_many_lines_is_one_prompt(model_server: ModelServer, chat: Ch
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-2")
 def test_a_prompt_on_the_command_line_is_the_first_message(
     model_server: ModelServer, work: Path
@@ -148,6 +151,7 @@ def test_a_prompt_on_the_command_line_is_the_first_message(
     assert facts_of(model_server.requests[0]).prompts == ["say hello"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("STR-9", "LOOP-5")
 def test_a_failed_request_is_a_line_and_the_chat_goes_on(
     model_server: ModelServer, chat: Chat
@@ -162,6 +166,7 @@ def test_a_failed_request_is_a_line_and_the_chat_goes_on(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-10", "OPS-1")
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_without_colours_or_cursor_everything_still_reads(

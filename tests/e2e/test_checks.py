@@ -87,6 +87,7 @@ def test_only_new_problems_go_to_the_model_once_for_a_batch(
     check_sessions()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-6")
 def test_a_formatter_counts_as_the_tools_own_write(
     model_server: ModelServer, home: Path, work: Path
@@ -116,6 +117,7 @@ def test_a_formatter_that_prints_writes_as_a_tool_does(
     assert (work / "a.txt").read_text() == "WORDS\n"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-6")
 @pytest.mark.parametrize(
     ("command", "said"),

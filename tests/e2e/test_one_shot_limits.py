@@ -40,6 +40,7 @@ def test_the_budget_ends_with_code_3(model_server: ModelServer, tmp_path: Path) 
     assert done.code == 3 and result_of(done)["subtype"] == "error_max_budget_usd"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-6", "CAN-1")
 def test_the_time_limit_ends_with_code_3(model_server: ModelServer, tmp_path: Path) -> None:
     model_server.add(call("bash", {"command": "sleep 60"}))
@@ -74,6 +75,7 @@ def test_an_answer_that_was_cut_is_no_success(
     assert (done.code, result_of(done)["stop_reason"]) == (0, "end_turn")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-13")
 def test_input_that_is_not_sent_whole_says_so(model_server: ModelServer, tmp_path: Path) -> None:
     model_server.default = say("I see.")

@@ -129,6 +129,7 @@ def test_a_pdf_that_a_prompt_names_goes_along_and_it_says_how(
         assert "the only page" in json.dumps(sent)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-16", "SEC-13")
 @pytest.mark.parametrize(
     ("content", "pages", "says"),

@@ -340,6 +340,7 @@ def test_the_chat_lists_them(source: Path, chat: Chat) -> None:
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-5")
 def test_a_book_that_makes_no_sense_stops_nothing(
     model_server: ModelServer, home: Path, work: Path

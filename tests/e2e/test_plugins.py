@@ -28,6 +28,7 @@ def site(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CTRL-4")
 def test_the_example_of_the_documentation_works(
     model_server: ModelServer, site: Path, tmp_path: Path, home: Path

@@ -61,6 +61,7 @@ def test_what_the_command_prints_stands_at_the_bottom(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-10")
 def test_one_that_fails_or_hangs_leaves_our_own_line_and_nothing_behind(
     model_server: ModelServer, chat: Chat

@@ -180,6 +180,7 @@ def test_the_models_own_service_searches_beside_the_conversation(
     assert found.cost_usd == expected[protocol]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-8")
 def test_a_service_that_has_no_search_is_one_failed_call(tmp_path: Path) -> None:
     replies = [call("web_search", {"query": "x"}), say("no search here"), say("done")]
@@ -220,6 +221,7 @@ def _spends(asked: Asked) -> tuple[int, Any]:
     return 200, message | {"content": content, "usage": usage, "stop_reason": stop}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-8", "COST-2")
 def test_what_a_search_costs_counts_against_the_budget_of_the_turn(tmp_path: Path) -> None:
     run_agent("config", "set", "providers.anthropic.stream", "false")

@@ -139,6 +139,7 @@ def test_a_chat_in_a_worktree(
     assert traces(work, home / "agentcli") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-14", "SCALE-1")
 def test_a_picked_worktree_that_cannot_be_opened_leaves_the_chat_open(
     root: Path, chat: Chat, model_server: ModelServer

@@ -73,6 +73,7 @@ def test_a_reply_of_a_million_characters_in_single_ones_fits() -> None:
     assert len(assembler.message().text) == 1_000_000
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.data())
 def test_blocks_come_out_the_same_however_their_pieces_interleave(data: st.DataObject) -> None:
@@ -224,6 +225,7 @@ def test_nothing_is_added_after_the_end() -> None:
     assert message.stop_reason is StopReason.END_TURN
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_pieces_take_linear_work() -> None:
     assembler = fold(*(TextDelta(0, "x") for _ in range(100_000)), END)
     assert len(assembler.message().text) == 100_000

@@ -76,6 +76,7 @@ def test_a_prompt_of_any_size_arrives_and_what_cannot_start_says_why(
     assert nowhere.exit_code is None and "No such file or directory" in nowhere.problem
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-2")
 def test_a_rate_limit_is_told_at_once_so_that_others_wait_as_well(
     service: ModelServer, tmp_path: Path

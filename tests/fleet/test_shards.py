@@ -167,6 +167,7 @@ def test_a_directory_keeps_its_shard_and_what_is_left_is_named(tmp_path: Path) -
     assert "--retry-failed" in merge_advice(merged(tmp_path / "all", one, two))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-3")
 def test_the_array_of_the_documentation_runs_and_is_merged(project: Path, home: Path) -> None:
     write_tasks(project / "tasks.jsonl", [{"prompt": "read notes.txt"}, {"prompt": "list files"}])

@@ -329,6 +329,7 @@ def test_a_start_that_cannot_be_recorded_leaves_no_process(tmp_path: Path) -> No
     once(body)
 
 
+@pytest.mark.slow
 def test_too_many_open_files_are_a_reason_that_is_told(tmp_path: Path) -> None:
     async def body() -> None:
         _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)

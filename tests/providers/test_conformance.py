@@ -245,6 +245,7 @@ def test_a_reply_cut_by_the_limit_and_a_refusal_say_so(
     run(client, talk())
 
 
+@pytest.mark.slow
 @pytest.mark.spec("STR-8")
 @pytest.mark.parametrize(
     "how",

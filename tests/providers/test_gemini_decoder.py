@@ -268,6 +268,7 @@ _BLOCKS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("STR-8")
 @settings(max_examples=60, deadline=None)
 @given(_BLOCKS, st.integers(1, 20), st.sampled_from([b"\n", b"\r\n", b"\r"]), st.data())

@@ -146,6 +146,7 @@ _ANY = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(_KEYS, _ANY, max_size=5))
 def test_no_schema_however_odd_is_a_crash(schema: dict[str, Any]) -> None:

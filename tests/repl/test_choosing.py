@@ -36,6 +36,7 @@ def test_a_number_or_an_id_names_a_session(answer: str, chosen: str | None) -> N
     assert by_number(answer, INFOS) == chosen
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-8")
 def test_texts_are_searched_and_the_chosen_one_is_previewed(start: Start) -> None:
     terminal = start()
@@ -132,6 +133,7 @@ def test_what_is_found_in_texts_comes_after_titles_and_never_too_late() -> None:
 # --- What is chosen with slash commands
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-11")
 def test_a_model_is_found_by_a_part_of_its_name_with_price_and_window(start: Start) -> None:
     terminal = start()
@@ -153,6 +155,7 @@ def test_a_model_is_found_by_a_part_of_its_name_with_price_and_window(start: Sta
     at_prompt(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-11")
 def test_a_theme_is_previewed_and_leaving_takes_it_back(start: Start) -> None:
     terminal = start(PLAY_THEME="dark")
@@ -193,6 +196,7 @@ def test_what_is_chosen_is_filtered_by_typing(
     terminal.wait_for(shown)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-11")
 def test_arguments_of_a_command_are_completed(start: Start) -> None:
     terminal = start()

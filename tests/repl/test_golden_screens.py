@@ -32,6 +32,7 @@ def test_an_answer(start: Start, size: Size) -> None:
     check(terminal, "answer", size)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1", "UI-3")
 def test_a_stream_with_something_queued_and_something_typed(start: Start, size: Size) -> None:
     terminal = begin(start, size)

@@ -27,6 +27,7 @@ def words_of(terminal: Terminal) -> list[str]:
     return re.findall(r"word(\d)", terminal.text().replace("\n", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_what_is_sent_while_the_agent_works_is_shown_as_waiting_and_then_done_in_order(
     start: Start, tmp_path: Path
@@ -43,6 +44,7 @@ def test_what_is_sent_while_the_agent_works_is_shown_as_waiting_and_then_done_in
     assert found == ["> say one", "You said one", "> say two", "You said two"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_what_waits_can_be_seen_changed_and_taken_back(start: Start, tmp_path: Path) -> None:
     terminal = busy(start, tmp_path)
@@ -103,6 +105,7 @@ def test_safe_commands_run_at_once_and_others_wait(start: Start, tmp_path: Path)
     terminal.wait_for("play/model-2 answers from now on.")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1", "UI-5")
 def test_what_a_command_says_does_not_cut_the_answer_in_two(start: Start) -> None:
     terminal = start()
@@ -192,6 +195,7 @@ def test_another_key_can_be_chosen(start: Start) -> None:
     terminal.wait_for("[x] first thing")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-2")
 def test_ctrl_o_opens_the_whole_output_in_the_pager(start: Start) -> None:
     terminal = start(PAGER="/bin/cat")
@@ -219,6 +223,7 @@ def test_ctrl_o_shows_what_the_model_was_not_told(start: Start) -> None:
     assert " 10 %" not in terminal.text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_ctrl_g_opens_the_editor_with_the_text(
     start: Start, tmp_path_factory: pytest.TempPathFactory
@@ -246,6 +251,7 @@ def test_an_editor_in_the_workspace_is_not_run(start: Start, tmp_path: Path) -> 
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-4")
 def test_an_exclamation_mark_runs_a_command_and_tells_or_does_not(start: Start) -> None:
     terminal = start()
@@ -327,6 +333,7 @@ def test_the_wait_before_a_retry_counts_down(start: Start) -> None:
     assert "Retrying" not in terminal.text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-10")
 def test_the_colours_can_be_changed_and_switched_off(start: Start) -> None:
     terminal = start()
@@ -340,6 +347,7 @@ def test_the_colours_can_be_changed_and_switched_off(start: Start) -> None:
     terminal.wait_for("use one of: auto")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-10")
 def test_a_screen_reader_gets_lines_that_are_never_redrawn(start: Start) -> None:
     terminal = start(PLAY_SCREEN_READER="1", ready=">")
@@ -372,6 +380,7 @@ def test_a_long_answer_is_written_once_and_nothing_is_cleared(start: Start) -> N
     assert words == [str(n % 7) for n in range(3000) if n % 90 != 89]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1", "OPS-1")
 @pytest.mark.parametrize("size", [(40, 15), (200, 50), (80, 10), (500, 200)])
 def test_a_resize_in_mid_stream_leaves_every_word_once(start: Start, size: tuple[int, int]) -> None:
@@ -387,6 +396,7 @@ def test_a_resize_in_mid_stream_leaves_every_word_once(start: Start, size: tuple
         assert words == [str(n % 7) for n in range(1500) if n % 90 != 89]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OPS-1")
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (500, 200)])
 def test_any_window_is_survived(start: Start, size: tuple[int, int]) -> None:
@@ -402,6 +412,7 @@ def test_any_window_is_survived(start: Start, size: tuple[int, int]) -> None:
     assert terminal.restored
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CAN-13")
 def test_ctrl_d_while_the_agent_works_leaves_when_it_is_done(start: Start, tmp_path: Path) -> None:
     terminal = busy(start, tmp_path)
@@ -430,6 +441,7 @@ def test_ctrl_l_redraws_and_keeps_what_was_there_in_the_scrollback(start: Start)
     assert "You said keep me." in terminal.text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_up_brings_back_earlier_prompts_and_ctrl_r_finds_them(start: Start) -> None:
     terminal = start()
@@ -454,6 +466,7 @@ def test_up_brings_back_earlier_prompts_and_ctrl_r_finds_them(start: Start) -> N
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0\x90wS\xde"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3", "UI-4")
 def test_a_dropped_image_is_a_sign_and_is_attached_when_it_is_sent(
     start: Start, tmp_path: Path
@@ -523,6 +536,7 @@ def test_esc_twice_in_a_text_or_while_the_agent_works_rewinds_nothing(start: Sta
     assert "Go back to" not in terminal.text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-2", "UI-8")
 def test_ctrl_o_after_a_resume_opens_the_last_call_of_that_session(start: Start) -> None:
     terminal = start(PAGER="/bin/cat")
@@ -562,6 +576,7 @@ def test_the_menu_says_how_many_more_there_are(start: Start) -> None:
     terminal.wait_for(re.compile(r"… \d+ more: type on"))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_down_gives_back_to_the_queue_what_up_has_taken(start: Start, tmp_path: Path) -> None:
     terminal = busy(start, tmp_path)
@@ -618,6 +633,7 @@ def test_a_command_that_needs_a_terminal_says_so(start: Start) -> None:
     terminal.wait_for("vim needs a terminal of its own")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-4")
 def test_a_command_that_was_begun_while_the_agent_worked_is_one_when_it_is_done(
     start: Start, tmp_path: Path

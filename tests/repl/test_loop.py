@@ -43,6 +43,7 @@ def test_a_tool_call_is_a_line_with_outcome_duration_and_preview(start: Start) -
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-2")
 def test_a_running_command_shows_its_last_lines(start: Start) -> None:
     terminal = start()
@@ -109,6 +110,7 @@ def test_ctrl_c_clears_what_was_typed(start: Start) -> None:
     assert "To leave" not in terminal.text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CAN-13", "UI-9")
 def test_ctrl_d_on_the_empty_prompt_leaves_and_says_how_to_come_back(
     start: Start, tmp_path: Path
@@ -145,6 +147,7 @@ def test_end_signals_cancel_close_the_session_and_exit(
         assert "Cancelled" in terminal.text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OPS-1")
 @pytest.mark.parametrize("state", ["idle", "working", "asking"])
 def test_a_window_that_is_closed_ends_the_chat(start: Start, tmp_path: Path, state: str) -> None:
@@ -168,6 +171,7 @@ def test_the_terminal_is_restored_after_a_bug(start: Start) -> None:
     assert terminal.restored
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_text_typed_while_the_agent_works_is_in_the_next_prompt(
     start: Start, tmp_path: Path
@@ -364,6 +368,7 @@ def test_an_approval_spells_out_what_cannot_be_seen(start: Start) -> None:
     terminal.wait_for("echo <U+202E>gpj.exe")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-5")
 def test_a_question_of_the_model_is_answered_by_number_or_in_words(start: Start) -> None:
     terminal = start()
@@ -427,6 +432,7 @@ def test_what_was_typed_line_by_line_is_not_printed_again(start: Start, how: Any
     assert terminal.text().count("> /status") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-10", "UI-7")
 def test_line_by_line_the_answer_to_a_question_stands_below_its_call(start: Start) -> None:
     terminal = start(PLAY_SCREEN_READER="1", ready=">", COLS="40")
@@ -491,6 +497,7 @@ def test_slash_commands_do_what_they_say(start: Start, command: str, shown: str)
     at_prompt(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-5")
 @pytest.mark.parametrize("command", ["/exit", "/quit"])
 def test_leaving_by_command(start: Start, command: str) -> None:
@@ -512,6 +519,7 @@ def test_an_export_is_a_private_file_that_is_never_overwritten(
     terminal.wait_for("exists already")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-8")
 def test_the_picker_is_searched_by_typing_and_opened_with_enter(start: Start) -> None:
     terminal = start()
@@ -541,6 +549,7 @@ def test_commands_and_files_are_completed(start: Start, tmp_path: Path) -> None:
     terminal.wait_for("> look at @unusual_name.py")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-10")
 def test_a_dumb_terminal_gets_plain_text(start: Start) -> None:
     terminal = start(TERM="dumb", ready="\n>")
@@ -588,6 +597,7 @@ def test_ctrl_c_at_the_prompt_of_a_dumb_terminal_clears_then_hints_then_leaves(
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-10")
 def test_no_color_leaves_no_colour_but_bold(start: Start) -> None:
     terminal = start(NO_COLOR="1")

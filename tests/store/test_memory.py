@@ -397,6 +397,7 @@ def test_a_repository_that_may_not_be_read_is_one_without_commits(
             path.chmod(0o700)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-1")
 def test_thousands_of_projects_are_all_found_again(memories: Memories, tmp_path: Path) -> None:
     memories.tell(tmp_path)

@@ -81,6 +81,7 @@ def test_a_worker_that_was_never_used_has_no_thread() -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.slow
 def test_a_forgotten_worker_stops_by_itself() -> None:
     stopped = threading.Event()
 

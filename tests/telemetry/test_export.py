@@ -39,6 +39,7 @@ def one(spans: list[CollectedSpan], name: str) -> CollectedSpan:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-7")
 def test_a_run_arrives_as_a_tree_without_any_content(tmp_path: Path) -> None:
     with ModelServer(work()) as server, Collector() as collector:
@@ -119,6 +120,7 @@ def test_content_is_a_switch_of_its_own_and_has_no_keys(tmp_path: Path) -> None:
     assert "said-by-user" not in chat[1]["gen_ai.input.messages"]  # what is new since
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-7")
 def test_a_collector_that_never_answers_does_not_hold_up_the_end(tmp_path: Path) -> None:
     with ModelServer(["the answer"]) as server, Collector(silent=True) as collector:
@@ -142,6 +144,7 @@ def test_without_the_switch_nothing_is_imported_or_sent(tmp_path: Path) -> None:
     assert not {name for name in found if name.startswith(("opentelemetry", "agentcli.telemetry"))}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-7")
 def test_switched_on_it_is_imported_when_the_request_has_left(tmp_path: Path) -> None:
     with ModelServer(["hello"]) as server, Collector() as collector:

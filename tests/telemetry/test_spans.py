@@ -243,6 +243,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-7")
 def test_in_a_program_with_a_provider_of_its_own_a_turn_is_part_of_its_trace(
     tmp_path: Path,

@@ -227,6 +227,7 @@ def test_long_output_is_cut_for_the_model_and_kept_whole_beside_it(tmp_path: Pat
     assert output.raw == "".join(f"{n}\n" for n in range(1, 100_001)).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-11", "SEC-13")
 def test_200_megabytes_neither_grow_memory_nor_stall(tmp_path: Path) -> None:
     one(tmp_path, "seq 1 100000")

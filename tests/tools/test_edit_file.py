@@ -397,6 +397,7 @@ def test_bytes_that_an_edit_does_not_touch_stay_identical(
     assert re.sub("\r+\n", "\n", inner) == re.sub("\r+\n", "\n", new)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-8")
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(

@@ -71,6 +71,7 @@ def test_what_is_written_looks_like_the_rest(room: Room, style: dict[str, Any], 
     assert path.read_bytes().decode() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-16")
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_cells_are_inserted_and_deleted_anywhere(room: Room, count: int) -> None:

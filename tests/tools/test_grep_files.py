@@ -58,6 +58,7 @@ def test_lines_come_with_path_and_number_in_order(project: Path) -> None:
     assert output.summary == "2 matches in 2 files"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-10")
 def test_context_glob_case_and_path(project: Path) -> None:
     assert text_of(grep(project, "DEF", ignore_case=True, context=1, path="src")) == (

@@ -233,6 +233,7 @@ def test_an_image_that_is_too_large_is_refused(room: Room) -> None:
     assert "smaller" in failed(room.run(TOOL, path="a.png"))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-7", "HIS-8")
 def test_an_image_that_has_to_be_made_smaller_for_the_model_is_read_all_the_same(
     room: Room,

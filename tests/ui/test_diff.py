@@ -155,6 +155,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", " ", "foo", "(", "=", "\t", "日"]),
 LINES = st.lists(WORDS.map("".join), max_size=8)
 
 
+@pytest.mark.slow
 @given(LINES, LINES)
 @settings(max_examples=200, deadline=None)
 def test_pieces_joined_are_the_lines_and_a_diff_shows_every_line(

@@ -171,6 +171,7 @@ def test_a_line_without_end_neither_fills_the_region_nor_the_memory() -> None:
 CHUNKS = st.lists(st.text("ab \n*`#-|é日🎉\x1b[1m", max_size=40), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1", "OPS-1")
 @settings(max_examples=60, deadline=None)
 @given(CHUNKS, st.sampled_from([(1, 1), (2, 3), (20, 5), (40, 12), (200, 50)]))

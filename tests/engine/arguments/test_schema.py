@@ -196,6 +196,7 @@ SCHEMAS = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-10")
 @settings(max_examples=300)
 @given(SCHEMAS, JSON)
@@ -387,6 +388,7 @@ def test_hostile_arguments_of_any_tool_are_answered_in_two_thousand_characters(n
         assert "xxxx" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-9")
 @every_tool
 def test_python_and_javascript_for_arguments_are_read(name: str) -> None:

@@ -190,6 +190,7 @@ def test_ten_steps_with_a_fan_killed_at_every_step_go_on(
         assert not mark.exists() or mark.read_text() == "x\n", name
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-5")
 def test_a_list_that_has_moved_or_grown_runs_only_what_is_new(
     model_server: ModelServer, tmp_path: Path
@@ -207,6 +208,7 @@ def test_a_list_that_has_moved_or_grown_runs_only_what_is_new(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-5")
 def test_failed_steps_run_again_are_counted_once_and_say_what_they_failed_at(
     model_server: ModelServer, tmp_path: Path

@@ -77,6 +77,7 @@ def test_a_bomb_is_judged_by_its_header_and_never_unpacked() -> None:
     assert grown < MAX_DECODED_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13")
 def test_a_progressive_photo_costs_what_its_whole_size_costs() -> None:
     small = saved(Image.new("RGB", (4_000, 3_000)), "JPEG", progressive=True)
