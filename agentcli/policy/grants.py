@@ -60,7 +60,10 @@ _NO_PREFIX = frozenset(
         "pipenv", "pdm", "rye", "conda", "mamba", "micromamba", "mise", "asdf", "rtx", "pyenv",
         "rbenv", "nodenv", "goenv", "volta", "fnm", "nvm", "rustup", "hatch", "op", "doppler",
         "chamber", "aws-vault", "vagrant", "bazel", "bazelisk", "sbt", "lein", "mill", "dart",
-        "flutter", "lerna", "wasmtime", "wasmer", "heroku", "fly", "flyctl",
+        "flutter", "lerna", "wasmtime", "wasmer", "heroku", "fly", "flyctl", "hg", "svn", "jj",
+        "sl", "bzr", "fossil", "rg", "fzf", "bat", "batcat", "ack", "tig", "sort", "mongosh",
+        "mongo", "redis-cli", "duckdb", "mycli", "pgcli", "clickhouse", "clickhouse-client",
+        "ffmpeg",
         # what destroys, and what sends away or brings in
         "rm", "rmdir", "unlink", "shred", "dd", "mkfs", "fdisk", "parted", "wipefs", "truncate",
         "mv", "cp", "ln", "install", "rsync", "chmod", "chown", "chgrp", "chattr", "setfacl",
@@ -69,6 +72,9 @@ _NO_PREFIX = frozenset(
         "netcat", "socat", "scp", "sftp", "ftp", "telnet", "aws", "gcloud", "az", "terraform",
         "ansible", "ansible-playbook", "helm", "apt", "apt-get", "dnf", "yum", "pacman", "brew",
         "snap", "gpg", "openssl", "security", "tar", "unzip", "zip", "split", "patch",
+        "rimraf", "trash", "dropdb", "rclone", "restic", "gsutil", "s3cmd", "mail", "sendmail",
+        "pulumi", "tofu", "terragrunt", "cdk", "sam", "serverless", "vercel", "netlify", "wrangler",
+        "firebase", "doctl", "http", "https", "xh", "aria2c", "lynx", "ssh-keygen", "ssh-add",
     }
 )  # fmt: skip
 # programs whose first word says what they do -> the words that may stand there (empty: any name)

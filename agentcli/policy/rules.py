@@ -32,8 +32,28 @@ _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 # they run what comes after them as it is, within bounds of their own
 _TRANSPARENT = frozenset({"timeout", "nice", "ionice", "nohup", "stdbuf"})
 _GLOB_CHARACTERS = re.compile(r"[*?]")
-# git-diff(1), also cut short
-_OUTPUT = re.compile(r"--o(?:u(?:t(?:p(?:ut?)?)?)?)?(?:=|\Z)")
+# what "PROGRAM WORD *" does not say: options that run or obey what they name, or write there
+_MAKE = (
+    r"[^-].*=.*|-[^-]*[fCEI].*|--(?!(?:keep-going|silent|quiet|jobs|dry-run|always-make|trace|verbose"
+    r"|no-print-directory|ignore-errors|output-sync|debug)(?:=|\Z)).+"
+)
+_BEYOND = {
+    # git-diff(1), also cut short
+    "git": r"--o(?:u(?:t(?:p(?:ut?)?)?)?)?(?:=.*)?",
+    "make": _MAKE,
+    "gmake": _MAKE,
+    "ninja": r"-[fCt].*",
+    "rake": r"[^-].*=.*|-[efrIEpNRC].*|--(?:e|r|lib|proj).*",
+    "cargo": r"--(?:config|manifest-path)(?:=.*)?|-[ZC].*",
+    "go": r"--?(?:exec|toolexec|vettool|C|overlay|modfile|ldflags|gccgoflags|compiler)(?:=.*)?",
+    "npm": r"--(?:sc|sh|no|pref|us|gl).*|-C.*",
+    "pnpm": r"--(?:script-shell|shell-emulator|node-options|prefix|dir|config\.).*|-C.*",
+    "yarn": r"--(?:cwd|use-yarnrc|script-shell).*",
+    "pip": r"--py.*",
+    "pip3": r"--py.*",
+    "uv": r"--(?:python|directory|project|config-file).*|-p.*",
+    "kubectl": r"--kubeconfig.*",
+}
 _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 
 
@@ -61,7 +81,8 @@ class Subject:
             return True
         if self.whole_tool and fnmatch.fnmatchcase(self.whole_tool, rule.tool):
             return True  # "mcp__server" stands for all tools of that server
-        return rule.tool.startswith(PREFIX) and self.tool.startswith(f"{rule.tool}__")
+        is_server = rule.tool.startswith(PREFIX) and "__" not in rule.tool[len(PREFIX) :]
+        return is_server and self.tool.startswith(f"{rule.tool}__")
 
     @property
     def parsed(self) -> ParsedCommand:
@@ -173,15 +194,22 @@ def has_pattern(pattern: str) -> bool:
 
 def covers(pattern: str, command: SimpleCommand) -> bool:
     """Whether a pattern with ``*`` allows ``command``, whatever comes before and after it."""
-    if not is_bare(command) or _writes_its_output(command, pattern):
+    if not is_bare(command) or _goes_beyond(command, pattern):
         return False
     return any(matches_pattern(text, pattern) for text in (_joined(command), command.text))
 
 
-def _writes_its_output(command: SimpleCommand, pattern: str) -> bool:
-    """Whether git writes a file instead of showing something, which the pattern does not say."""
-    is_git = (command.words[0] or "").rpartition("/")[2] == "git"
-    return is_git and "--o" not in pattern and any(_OUTPUT.match(w or "") for w in command.words)
+def _goes_beyond(command: SimpleCommand, pattern: str) -> bool:
+    """Whether it has an option that makes more of it than ``pattern`` says, and does not name."""
+    program = (command.words[0] or "").rpartition("/")[2]
+    beyond = _BEYOND.get(program, "")
+    says = pattern.split()[1:]
+    if not beyond or (program != "git" and says[:1] in ([], ["*"])):  # that is any call of it
+        return False
+    return any(
+        word.partition("=")[0] not in pattern and re.fullmatch(beyond, word, re.DOTALL)
+        for word in filter(None, command.words[1:])
+    )
 
 
 def covers_literally(text: str, command: SimpleCommand, whole: str, parsed: ParsedCommand) -> bool:

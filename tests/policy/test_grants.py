@@ -53,7 +53,7 @@ def test_the_exact_command_is_offered_and_its_prefix(
      "npx eslint", "uv run x", "git config a b", "git push", "git -c a=b commit", "docker run x",
      "curl http://x", "./run.sh", "/usr/bin/make", "make A=b", "make", "npm install x", "go run x",
      "perl5.36 -e x", "make > f", "A=b make x", "tee f", "awk '{print > 1}' a", "chmod +x a", "printf x y",
-     "read x", "test -f x", "[ -f x ]", "gh repo view", "gh pr view 5"],
+     "read x", "test -f x", "[ -f x ]", "gh repo view", "gh pr view 5", "hg commit", "rg x /srv", "rimraf x"],
 )  # fmt: skip
 def test_no_prefix_is_offered_for_what_runs_or_destroys_what_its_words_name(
     text: str, tmp_path: Path
@@ -146,9 +146,27 @@ def test_a_command_that_was_granted_is_another_one_elsewhere(tmp_path: Path, alw
     assert answer(tmp_path / "sub", policy) is Answer.ASK
 
 
-@pytest.mark.spec("SEC-3", "SEC-4")
-@pytest.mark.parametrize("option", ["--output=/srv/x", "--output /srv/x", "--outp=x"])
-def test_a_prefix_of_git_writes_no_file(tmp_path: Path, option: str) -> None:
-    call = CallFacts(BASH, {"command": f"git log --format=evil {option}"})
-    place = CallPlace(Workspace(tmp_path, tmp_path), Policy(allow=(parse_rule("bash(git log *)"),)))
-    assert judge(call, place).answer is Answer.ASK
+@pytest.mark.spec("UI-7", "SEC-3", "SEC-4")
+@pytest.mark.parametrize(
+    ("rule", "within", "beyond"),
+    [
+        ("git log *", "-p --oneline", ["--output=/srv/x", "--output /srv/x", "--outp=x"]),
+        ("make test *", "-j4 -k --silent lint", ["CC='touch x'", "--eval=x", "--ev=x", "-f x", "-kC x", "SHELL=./x"]),
+        ("cargo test *", "--release -- --nocapture", ["--config x", "--config=x", "--manifest-path=x"]),
+        ("go test *", "-run X ./... -count=1", ["-exec ./x", "--toolexec=./x", "-C /srv"]),
+        ("npm run *", "build --silent -- --watch", ["build --script-shell=./x", "x --script-s ./x", "x --prefix /srv"]),
+        ("kubectl get *", "pods -n x", ["pods --kubeconfig=x"]),
+    ],
+)  # fmt: skip
+def test_a_prefix_covers_no_option_that_runs_or_writes_what_it_names(
+    tmp_path: Path, rule: str, within: str, beyond: list[str]
+) -> None:
+    place = CallPlace(Workspace(tmp_path, tmp_path), Policy(allow=(parse_rule(f"bash({rule})"),)))
+    start = rule.removesuffix(" *")
+    for options in (within, *beyond):
+        found = judge(CallFacts(BASH, {"command": f"{start} {options}"}), place).answer
+        assert found is (Answer.ALLOW if options == within else Answer.ASK), options
+    wide = Policy(allow=(parse_rule(f"bash({start.split()[0]} *)"),))
+    any_call = CallFacts(BASH, {"command": f"{start} {beyond[-1]}"})
+    said = judge(any_call, CallPlace(place.workspace, wide)).answer
+    assert said is (Answer.ASK if start == "git log" else Answer.ALLOW)

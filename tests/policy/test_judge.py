@@ -443,6 +443,11 @@ def test_tools_of_a_server_are_ruled_by_family(workspace: Workspace) -> None:
         ("mcp__github__list", ALLOW), ("mcp__github__delete_repo", DENY), ("mcp__gitlab__list", ASK),
     ):  # fmt: skip
         assert judged(facts(workspace, name, Asks.ANYTHING), policy).answer is answer
+    server = policy_of(Mode.DEFAULT, ["mcp__github"], [])
+    one = policy_of(Mode.DEFAULT, ["mcp__github__repo"], [])
+    for name, answer in (("mcp__github__repo", ALLOW), ("mcp__github__repo__delete", ASK)):
+        assert judged(facts(workspace, name, Asks.ANYTHING), one).answer is answer
+        assert judged(facts(workspace, name, Asks.ANYTHING), server).answer is ALLOW
 
 
 @pytest.mark.spec("SEC-3")
