@@ -40,6 +40,7 @@ _T = TypeVar("_T")
 _MAX_REASON = 400
 _MAX_TITLE = 300
 _TITLE_COMMAND = 60
+_BEGIN = 20  # characters by which arguments are known again
 # what they show is a diff that we have made; any other text may only look like one
 _SHOWN_AS_DIFF = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
 WAIT = "Wait, then go on by itself"
@@ -110,7 +111,21 @@ def _asked(request: ApprovalRequest, theme: Theme) -> tuple[str, ExactText]:
             return f"Allow this? {summary}", ExactText(tuple(rest), detail.whole, detail.is_cut)
         who, runs, _ = summary.partition("Run ")
         summary = f"{who if runs else ''}Run this command"
-    return f"Allow this? {summary}", detail
+    return f"Allow this? {_without_arguments(summary, request.detail)}", detail
+
+
+def _without_arguments(summary: str, detail: str) -> str:
+    """``summary`` up to the arguments that ``detail`` begins with, as those of a server's tool."""
+    if not detail.startswith("{"):
+        return summary
+    import json
+
+    try:
+        arguments, _ = json.JSONDecoder().raw_decode(detail)
+    except ValueError:
+        return summary
+    begin = json.dumps(arguments, ensure_ascii=False)[:_BEGIN]
+    return summary.partition(f" {begin}")[0]
 
 
 def _choices(request: ApprovalRequest) -> list[Choice]:

@@ -72,7 +72,8 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         model=from_column(row[8]),
         parent_id=None if row[9] is None else from_column(row[9]),
         usage=Usage(*totals[:5]),
-        cost_usd=totals[5] if totals[6] == 0 else None,  # unknown in part is unknown (COST-1)
+        # unknown in part is unknown (COST-1); who used nothing owes nothing
+        cost_usd=(totals[5] or 0.0) if totals[6] == 0 else None,
         agent=_agent(db),
         origin=_origin(db),
     )

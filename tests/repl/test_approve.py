@@ -66,6 +66,14 @@ def test_what_only_looks_like_a_diff_is_shown_to_the_letter(name: str) -> None:
 
 
 @pytest.mark.spec("UI-7")
+def test_the_arguments_of_a_servers_tool_are_not_said_twice() -> None:
+    call = ToolCall("c", "mcp_call", {"server": "ex", "tool": "add"})
+    asked = ('ex: add {"first": 2, "second": …', '{\n  "first": 2,\n  "second": 30\n}\nAdds.')
+    lines = ApprovalPanel(ApprovalRequest(call, *asked, ""), PLAIN).lines(PLAIN)
+    assert lines[:3] == ["Allow this? ex: add", "  {", '    "first": 2,']
+
+
+@pytest.mark.spec("UI-7")
 def test_it_says_why_and_what_for_this_session_would_allow() -> None:
     text = shown("x", rule="bash(rm *)")
     assert "Why it asks: writes files" in text

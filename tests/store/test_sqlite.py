@@ -249,7 +249,7 @@ def test_usage_adds_up_and_an_unknown_part_makes_the_cost_unknown(tmp_path: Path
             tmp_path / "s.db", (await fresh(tmp_path).info()), price=lambda _: next(prices)
         )
         await store.record_prompt(text("hi"))
-        assert (await store.info()).cost_usd is None
+        assert (await store.info()).cost_usd == 0  # nothing was used, as after a refused request
         await store.record_assistant(answer(), (), final=None)
         await store.record_assistant(answer(), (), final=None)
         assert (await store.info()).cost_usd == 0.75
