@@ -18,7 +18,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -41,6 +41,7 @@ _MOST_S = 4.0  # of one look, on a file system that is far away
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
 _HOOKS = "hooks"
+_WORKTREE = ("core", "worktree")
 # what "git rebase --continue" goes on with; git-rebase(1): "exec"
 _REBASE = "rebase-merge/git-rebase-todo"
 # hgrc(5): where a clone came from
@@ -405,18 +406,24 @@ class TreeWatch:
         So does a hook that is a link, or names one.
         """
         named: dict[str, Kind] = {}
-        trees = _trees(found)
-        every = frozenset[str]().union(*trees.values())
-        every |= {str(repository.parent) for repository in found.repositories}
-        configs = [
-            (item.content.data, os.path.dirname(path), trees.get(os.path.dirname(path), every))  # noqa: PTH120 - texts
+        configs = {
+            path: programs_of(item.content.data) or ()
             for path, item in found.items.items()
             if item.kind is Kind.CONFIG
+        }
+        trees = _trees(found, configs)
+        every = frozenset[str]().union(*trees.values())
+        every |= {str(repository.parent) for repository in found.repositories}
+        running = [
+            (found.items[path].content.data, git, trees.get(git, every))
+            for path, settings in configs.items()
+            if any(setting[:2] != _WORKTREE for setting in settings)
+            for git in [os.path.dirname(path)]  # noqa: PTH120 - a text
         ]
         users = ((each, _read(str(each))) for each in self._user_configs)
-        configs += [(held.data, str(each.parent), every) for each, held in users if held]
-        for config, directory, starts in configs:
-            for tree in starts if programs_of(config) else ():
+        running += [(held.data, str(each.parent), every) for each, held in users if held]
+        for config, directory, starts in running:
+            for tree in starts:
                 for place, is_config in named_by(config, directory, tree):
                     named[place] = Kind.CONFIG if is_config else Kind.SCRIPT
                     trees.setdefault(place, set()).add(tree)
@@ -495,7 +502,7 @@ class TreeWatch:
         git = os.path.dirname(path)  # noqa: PTH120 - a text
         old = set(programs_of(before.content.data) or ()) if before is not None else set()
         for setting in programs:
-            is_tree = setting[:2] == ("core", "worktree") and _PLAIN.fullmatch(setting[2])
+            is_tree = setting[:2] == _WORKTREE and _PLAIN.fullmatch(setting[2])
             if is_tree and self._is_inside(joined(git, setting[2])):
                 continue
             if setting not in old:
@@ -587,17 +594,18 @@ def _read(path: str) -> Held | None:
     return Held(kind, mode, digest, is_whole=False)
 
 
-def _trees(found: Survey) -> dict[str, set[str]]:
+def _trees(
+    found: Survey, configs: Mapping[str, Iterable[tuple[str, str, str, str]]]
+) -> dict[str, set[str]]:
     """By git directory: the working trees that its configuration and hooks are for."""
     trees = {git: set(users) for git, users in found.trees.items()}
     for path, item in found.items.items():
-        git = os.path.dirname(path)  # noqa: PTH120 - a text
-        if item.kind is Kind.COMMON and git in trees:
+        if item.kind is Kind.COMMON and (git := os.path.dirname(path)) in trees:  # noqa: PTH120 - a text
             trees.setdefault(_common_of(git, item.content), set()).update(trees[git])
-        for section, key, value, _ in (
-            (programs_of(item.content.data) or ()) if item.kind is Kind.CONFIG else ()
-        ):
-            if (section, key) == ("core", "worktree"):
+    for path, settings in configs.items():
+        git = os.path.dirname(path)  # noqa: PTH120 - a text
+        for section, key, value, _ in settings:
+            if (section, key) == _WORKTREE:
                 trees.setdefault(git, set()).add(joined(git, value))
     return trees
 
