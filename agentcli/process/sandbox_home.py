@@ -105,7 +105,9 @@ _GIT_FILES = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _CREDENTIAL = re.compile(
-    rb"^[^\n]*(?:extraheader|password|passwd|token|secret|://[^/\s@\"]+:[^/\s@\"]+@)[^\n]*\n?",
+    rb"^[^\n]*(?:(?:extra|custom)header|password|passwd|sshpass|token|secret|api_?key|authorization"
+    rb"|(?:pass|auth)[ \t]*=|gh[pousr]_\w{20}|github_pat_|glpat-"
+    rb"|://[^/\s@\"]+:[^/\s@\"]+@|://[^/\s@\"]{20,}@)(?:[^\n]*\\\n)*[^\n]*\n?",
     re.IGNORECASE | re.MULTILINE,
 )
 _MOST_CONFIG_BYTES = 256 * 1024

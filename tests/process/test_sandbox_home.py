@@ -96,6 +96,9 @@ def test_gits_configuration_is_listed_unless_it_holds_a_credential(home: Path) -
     with (home / ".gitconfig").open("a") as file:
         file.write(f'[url "https://me:{CANARY}@host/"]\n\tinsteadOf = https://host/\n')
         file.write(f"[http]\n\textraHeader = Authorization: {CANARY}\n")
+        file.write(f"[sendemail]\n\tsmtpPass = {CANARY}\n[imap]\n\tpass=\\\n{CANARY}\\\n{CANARY}\n")
+        file.write(f"[alias]\n\tl = !curl -H 'Authorization: Bearer {CANARY}' x\n")
+        file.write(f'[url "https://{CANARY}0123456789abcdef@host/"]\n\tinsteadOf = gh:\n')
     assert ".gitconfig" not in seen(home)
     copy = sandbox_home.git_configuration(home)
     assert copy is not None
