@@ -40,19 +40,28 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str
 
 @asynccontextmanager
 async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await handler(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-            pass
-        finally:
-            writer.close()
+    served: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
-    server = await asyncio.start_server(guarded, "127.0.0.1", 0, ssl=tls)
+    async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            await handler(reader, writer)
+        writer.close()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served[asyncio.create_task(guarded(reader, writer))] = writer
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
+        for _ in range(10):  # what was accepted just now begins, which a closed server forbids
+            await asyncio.sleep(0)
         server.close()
+        for task in served:
+            task.cancel()
+        await asyncio.gather(*served, return_exceptions=True)
+        for writer in served.values():  # a goodbye in TLS that nobody answers is not waited for
+            writer.transport.abort()
         await server.wait_closed()
 
 
