@@ -454,7 +454,15 @@ class _Callback:
         return True
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request of the browser."""
+        """Answer one request of the browser, which also opens connections that it never uses."""
+        try:
+            await self._answer(reader, writer)
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         status, text = "404 Not Found", "There is nothing here."
         try:
             async with asyncio.timeout(_CONNECTION_S):
@@ -474,14 +482,9 @@ class _Callback:
             f"content-length: {len(body)}\r\nconnection: close\r\ncache-control: no-store\r\n"
             "referrer-policy: no-referrer\r\n\r\n"
         )
-        try:
-            async with asyncio.timeout(_CONNECTION_S):
-                writer.write(head_lines.encode() + body)
-                await writer.drain()
-        except (OSError, TimeoutError):
-            pass
-        finally:
-            writer.close()
+        async with asyncio.timeout(_CONNECTION_S):
+            writer.write(head_lines.encode() + body)
+            await writer.drain()
 
 
 @asynccontextmanager
@@ -489,9 +492,10 @@ async def _callback(port: int, kept: ClientIdentity | None) -> AsyncIterator[_Ca
     """Listen on loopback, where we did before if that is free."""
     before = urlsplit(kept.redirect_uri).port or 0 if kept else 0
     holder: list[_Callback] = []
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await holder[0].serve(reader, writer)
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections[asyncio.create_task(holder[0].serve(reader, writer))] = writer
 
     listening = None
     for number in dict.fromkeys((port,) if port else (before, 0)):
@@ -513,6 +517,11 @@ async def _callback(port: int, kept: ClientIdentity | None) -> AsyncIterator[_Ca
         yield holder[0]
     finally:
         listening.close()
+        for connection in connections:  # who brought the answer has the page by now
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+        for writer in connections.values():  # what had not begun closed nothing
+            writer.close()
         await listening.wait_closed()
 
 

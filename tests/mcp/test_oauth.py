@@ -108,9 +108,14 @@ async def test_only_the_answer_that_is_waited_for_counts_and_the_socket_is_gone_
         assert urlsplit(redirect).hostname == "127.0.0.1"
         await asyncio.to_thread(knocks, redirect)
         seen.append((redirect, 0))
+        unused.append(await asyncio.open_connection("127.0.0.1", urlsplit(redirect).port))
         return await remote.browse(url)
 
+    unused: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []  # as browsers open them
     login = await log_in(server_at(remote.url), Challenge(), browse, None)
+    for reader, writer in unused:
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
     assert [code for _, code in seen[:-1]] == [400, 400, 400, 404] and login.access_token
     parts = urlsplit(seen[-1][0])
     with pytest.raises(OSError):
