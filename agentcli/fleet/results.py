@@ -30,6 +30,7 @@ from agentcli.ui.sanitize import safe_json
 JOURNAL = "journal.jsonl"
 RESULTS = "results.jsonl"
 REPORT = "report.html"
+STEPS = "steps.json"
 SESSIONS = "sessions"
 """The folder beside the report with a page for each session that it links to."""
 FORMAT = "agentcli-batch/1"
@@ -159,9 +160,18 @@ class Journal:
             self._file.truncate(end)
         self.is_new = not end
         if self.is_new:
+            self._refuse_what_others_wrote()
             self._batch, self._created_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
             head = {"format": FORMAT, "batch": self._batch, "created_ms": self._created_ms}
             self._write(head, lasting=True)
+
+    def _refuse_what_others_wrote(self) -> None:
+        """A directory without a journal holds nothing that results would replace."""
+        for path in (self.directory / name for name in (RESULTS, REPORT, STEPS)):
+            if os.path.lexists(path):
+                (self.directory / JOURNAL).unlink()  # it is new and empty
+                what = f"{path} is there, and no journal of a batch beside it"
+                raise UsageError(what, "give another directory with -o DIR, or move it away")
 
     def _damaged(self, at: int) -> UsageError:
         """Nothing of a file is thrown away that another, or a user, has written."""

@@ -226,6 +226,8 @@ def test_what_fills_a_template_is_data_and_no_word_of_the_users(
 def test_a_directory_that_cannot_be_written_is_one_line(work: Path, home: Path) -> None:
     write_tasks(work / "t.jsonl", [{"prompt": "list files"}])
     (work / "out/results.jsonl").mkdir(parents=True)
+    head = {"format": "agentcli-batch/1", "batch": "0" * 32, "created_ms": 1}
+    (work / "out/journal.jsonl").write_text(json.dumps(head) + "\n")
     words = ("batch", "t.jsonl", "-o", "out", "--quiet", "-m", "offline")
     done = run_agent(*words, env=agent_env(), cwd=work)
     assert (done.code, done.stdout) == (74, "")

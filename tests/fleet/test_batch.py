@@ -251,6 +251,16 @@ def test_the_budget_is_that_of_all_tasks_and_all_starts(tmp_path: Path) -> None:
     assert sum(row["cost_usd"] for row in rows_of(tmp_path / "out")) == pytest.approx(8 * 0.4)
 
 
+@pytest.mark.parametrize("name", ["results.jsonl", "report.html", "steps.json"])
+def test_what_another_program_has_written_is_not_replaced(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("theirs\n")
+    for _ in range(2):
+        with pytest.raises(UsageError, match=f"{name} is there, and no journal"):
+            Journal.open(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "theirs\n"
+
+
 def test_a_directory_that_cannot_be_written_stops_the_batch(tmp_path: Path) -> None:
     heard = Heard()
     with pytest.raises(UsageError, match="cannot write to"):

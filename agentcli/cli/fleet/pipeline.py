@@ -16,14 +16,13 @@ from agentcli.cli.options import choice
 from agentcli.cli.session_request import is_trusted, known_names
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
-from agentcli.fleet.results import Journal, write_json
+from agentcli.fleet.results import STEPS, Journal, write_json
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import write_error_line, write_line
 
 if TYPE_CHECKING:
     from agentcli.fleet.pipeline.file import Check, StepPipeline
 
-STEPS = "steps.json"
 _SHAPES = ("tree", "json")
 
 
