@@ -73,7 +73,7 @@ def models(options: ModelsOptions) -> int:
         for row in rows
     ]
     head = ("", "MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY")
-    print_table(head, lines, less=("OUTPUT", "WINDOW", "$/M IN", "$/M OUT"))
+    print_table(head, lines, less=("OUTPUT", "WINDOW", "$/M IN", "$/M OUT", "READY"))
     write_error_line("* the default; any PROVIDER/MODEL that a provider offers can be used")
     return 0
 

@@ -140,7 +140,7 @@ def list_(options: SessionListOptions) -> int:
     print_table(
         ("ID", "UPDATED (UTC)", "STATE", "TURNS", "MODEL", "DIRECTORY", "TITLE"),
         rows,
-        less=("MODEL", "TURNS", "DIRECTORY", "UPDATED (UTC)"),
+        less=("MODEL", "TURNS", "DIRECTORY", "UPDATED (UTC)", "STATE"),
     )
     if limit is None and len(infos) == most:
         write_error_line(f"the {most} newest are shown - more with: --limit N, or search them")
