@@ -453,8 +453,8 @@ _GIT_SHOWS = frozenset(
     }
 )  # fmt: skip
 _GIT_UNSAFE = ("--output", "--open-files-in-pager", "--ext-diff", "--textconv", "--exec",
-               "--upload-pack", "--show-signature", "--filters", "--no-index", "--paginate",
-               "--stdin-packs", "--contents", "--write-tree", "--exclude-from",
+               "--upload-pack", "--show-signature", "--filters", "--no-index", "--untracked",
+               "--paginate", "--stdin-packs", "--contents", "--write-tree", "--exclude-from",
                "--exclude-per-directory", "--ignore-revs-file", "--orderfile")  # fmt: skip
 _GIT_LISTS: dict[str, re.Pattern[str]] = {
     "branch": re.compile(

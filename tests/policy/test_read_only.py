@@ -381,7 +381,7 @@ NEVER = [
     "find . -type f | head | xargs cat", "find . | sed s,^,/etc/, | xargs cat", "cat {a.txt,/etc/passwd}",
     "ls {..,sub}", "cat {a,b}{1..3}", "cat .{.,x}/y", "git ls-files | xargs -I{} sh -c {}", "find . | xargs", "find . -exec sh -c x {} +", "find . -exec rm {} +",
     "git -c core.pager=x log", "git log --output=x", "git log --outp=x", "git grep -O x",
-    "git diff --ext-diff", "git show --textconv", "git branch x", "git branch -d x", "git tag x",
+    "git diff --ext-diff", "git grep --untr x", "git show --textconv", "git branch x", "git branch -d x", "git tag x",
     "git stash", "git stash drop", "git config a.b c", "git config --unset a.b", "git remote add x y",
     "git reflog expire --all", "git fetch", "git pull", "git checkout .", "git clean -fd", "git add .",
     "git commit -m x", "git diff --no-index /etc/passwd a.txt", "git log --show-signature", "git gc",
