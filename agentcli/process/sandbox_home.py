@@ -22,23 +22,26 @@ _TOOLCHAINS = (
     ".rustup", ".cargo/bin", ".cargo/env", ".cargo/.crates.toml", ".cargo/.crates2.json", ".pyenv",
     ".nvm", "go/bin", "go/pkg", ".sdkman/bin", ".sdkman/candidates", ".sdkman/etc",
     ".sdkman/libexec", ".sdkman/src", ".asdf", ".volta", ".fnm", ".local/share/fnm",
-    ".local/share/mise", ".config/mise", ".local/share/rtx", ".local/state/mise", ".bun/bin",
+    ".local/share/mise", ".local/share/rtx", ".local/state/mise", ".bun/bin",
     ".bun/install", ".deno/bin", ".rbenv", ".rvm", ".nodenv", ".nodebrew", "n/bin", "n/lib", "n/n",
     ".n", ".goenv", ".jenv", ".jdks", ".phpenv", ".plenv", ".tfenv", ".proto", ".pixi", ".juliaup",
-    ".elan", ".ghcup", ".cabal/bin", ".cabal/packages", ".cabal/store", ".stack", ".opam",
-    ".nix-profile", ".nix-defexpr", ".local/state/nix", ".dotnet", ".krew", ".foundry/bin",
+    ".elan", ".ghcup", ".cabal/bin", ".cabal/packages", ".cabal/store", ".opam",
+    ".nix-profile", ".nix-defexpr", ".local/state/nix", ".krew", ".foundry/bin",
     ".wasmtime", ".wasmer/bin", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3",
     "mambaforge", "micromamba", ".conda/envs", ".conda/pkgs", "flutter", "Android/Sdk",
-    ".local/bin", ".local/lib", ".local/include", ".local/pipx", ".local/share/uv",
+    ".local/bin", ".local/lib", ".local/include", ".local/pipx", ".local/share/uv/python",
     ".local/share/pipx", ".local/share/pnpm", ".local/share/virtualenvs", ".virtualenvs",
-    ".local/share/pypoetry", ".local/share/rtx", ".local/share/gem", ".local/share/coursier",
+    ".local/share/pypoetry", ".local/share/rtx", ".local/share/gem/ruby", ".local/share/coursier",
     ".local/share/swiftly", ".local/share/zig", ".gem/ruby", ".gem/specs", ".npm-global",
     ".npm-packages", ".yarn/bin", ".yarn/berry", ".config/yarn/global", ".config/composer/vendor",
     ".composer/vendor", ".pub-cache/bin", ".pub-cache/hosted", ".pub-cache/global_packages",
     ".julia/juliaup", ".julia/packages", ".julia/artifacts", ".julia/compiled",
     ".julia/registries", ".terminfo", ".gvm", ".local/share/hatch", ".local/share/pdm", ".rye/py",
     ".rye/shims", ".rye/self", ".rye/uv", ".rye/tools", ".swiftenv", ".local/share/nvim/mason",
-    ".platformio/packages", ".espressif", ".local/share/man",
+    ".platformio/packages", ".espressif", ".local/share/man", ".local/share/uv/tools",
+    ".local/share/gem/specs", ".stack/programs", ".stack/snapshots", ".stack/pantry",
+    ".stack/global-project", ".stack/setup-exe-cache", ".stack/setup-exe-src",
+    ".stack/stack.sqlite3",
 )  # fmt: skip
 _CACHES = (
     ".cargo/registry", ".cargo/git", ".npm/_cacache", ".npm/_npx", ".m2/repository", ".m2/wrapper",
@@ -70,27 +73,33 @@ _CONFIGURATION = (
     ".config/black", ".config/flake8", ".config/pycodestyle", ".pylintrc", ".config/pylintrc",
     ".prettierrc", ".config/nextest.toml", ".config/go/env", ".config/pip/pip.conf",
     ".pip/pip.conf", ".condarc", ".yarnrc", ".config/uv/uv.toml", ".config/go/telemetry", ".digrc",
-    ".rspec", ".gemrc", ".irbrc",
+    ".rspec", ".gemrc", ".irbrc", ".config/mise/config.toml", ".config/mise/settings.toml",
+    ".stack/config.yaml",
 )  # fmt: skip
 # of these only what belongs to Go's toolchains and R's packages
 _GROUPS, _IN_GROUP = ("sdk", "R"), re.compile(r"^go\d|-library$")
 # variables that name a toolchain's directory; one that may also hold credentials is in no row
 _NAMED = (
     "RUSTUP_HOME", "PYENV_ROOT", "NVM_DIR", "GOROOT", "VOLTA_HOME", "BUN_INSTALL", "PNPM_HOME",
-    "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "MISE_CONFIG_DIR", "FNM_DIR",
+    "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "FNM_DIR",
     "FNM_MULTISHELL_PATH", "RBENV_ROOT", "NODENV_ROOT", "GOENV_ROOT", "JENV_ROOT", "JAVA_HOME",
-    "SDKMAN_CANDIDATES_DIR", "ANDROID_HOME", "ANDROID_SDK_ROOT", "ANDROID_NDK_HOME", "DOTNET_ROOT",
+    "SDKMAN_CANDIDATES_DIR", "ANDROID_HOME", "ANDROID_SDK_ROOT", "ANDROID_NDK_HOME",
     "VIRTUAL_ENV", "CONDA_PREFIX", "PIPX_HOME", "PIPX_BIN_DIR", "UV_PYTHON_INSTALL_DIR",
-    "UV_TOOL_DIR", "GEM_HOME", "OPAMROOT", "HOMEBREW_PREFIX", "FLUTTER_ROOT", "M2_HOME",
+    "UV_TOOL_DIR", "OPAMROOT", "HOMEBREW_PREFIX", "FLUTTER_ROOT", "M2_HOME",
     "MAVEN_HOME", "GRADLE_HOME", "SDKROOT", "GOMODCACHE", "UV_CACHE_DIR", "PIP_CACHE_DIR",
     "PLAYWRIGHT_BROWSERS_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_CERT",
     "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO",
+)  # fmt: skip
+_OF_DOTNET = (
+    "dotnet", "host", "sdk", "shared", "packs", "tools", "templates", "sdk-manifests", "metadata",
 )  # fmt: skip
 _PARTS_OF_NAMED = {
     "CARGO_HOME": ("bin", "config", "config.toml", "registry", "git", "env"),
     "GOPATH": ("bin", "pkg"),
     "DENO_INSTALL": ("bin",),
     "GRADLE_USER_HOME": ("caches", "wrapper", "jdks"),
+    "GEM_HOME": ("bin", "gems", "specifications", "extensions", "cache", "plugins", "bundler"),
+    "DOTNET_ROOT": _OF_DOTNET,
 }
 # what stands beside a directory of programs and belongs to them
 _BESIDE_PROGRAMS = (
@@ -106,7 +115,7 @@ _GIT_FILES = re.compile(
 )
 _CREDENTIAL = re.compile(
     rb"^[^\n]*(?:(?:extra|custom)header|password|passwd|sshpass|token|secret|api_?key|authorization"
-    rb"|(?:pass|auth)[ \t]*=|gh[pousr]_\w{20}|github_pat_|glpat-"
+    rb"|(?:pass|auth)[ \t]*=|gh[pousr]_\w{20}|github_pat_|glpat-|/t/[\w-]{8,}"
     rb"|://[^/\s@\"]+:[^/\s@\"]+@|://[^/\s@\"]{20,}@)(?:[^\n]*\\\n)*[^\n]*\n?",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -203,6 +212,7 @@ def seen(
 def _candidates(where: tuple[Path, ...], env: Mapping[str, str]) -> Iterator[str]:
     for home in where:
         yield from existing(home, (*_TOOLCHAINS, *_CACHES))
+        yield from existing(home, (f".dotnet/{part}" for part in _OF_DOTNET))
         for group in existing(home, _GROUPS):
             with contextlib.suppress(OSError):
                 entries = os.listdir(group)  # noqa: PTH208 - names are enough

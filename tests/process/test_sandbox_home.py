@@ -26,11 +26,14 @@ NOT_LISTED = (
     ".ssh/id_rsa", ".m2/settings.xml", ".boto", ".s3cfg", ".claude.json", ".cargo/credentials.toml",
     ".gradle/gradle.properties", "other/.env", "other/main.py", ".config/anything/token", "notes",
     ".local/share/keyrings/login", ".cache/huggingface/token", ".hex/hex.config", "go/src/p/a.go",
+    ".local/share/uv/credentials/credentials.toml", ".local/share/gem/credentials",
+    ".stack/upload/credentials.json", ".dotnet/corefx/cryptography/x509stores/my/a.pfx",
 )  # fmt: skip
 LISTED = (
     ".rustup/settings.toml", ".cargo/registry/index", ".pyenv/version", ".nvm/nvm.sh",
     "go/pkg/mod/cache/x", ".local/bin/tool", ".local/share/uv/python/x", ".m2/repository/a.jar",
-    ".sdkman/candidates/java/x", ".npm/_cacache/x", ".tool-versions",
+    ".sdkman/candidates/java/x", ".npm/_cacache/x", ".tool-versions", ".stack/programs/ghc",
+    ".local/share/gem/ruby/3.3/x", ".dotnet/sdk/x",
 )  # fmt: skip
 
 
@@ -81,6 +84,17 @@ def test_no_variable_lists_a_whole_home_or_cargos_credentials(home: Path) -> Non
     fill(home, ("cargo/credentials.toml", "cargo/bin/c", "jdk/bin/java"), "x")
     env = {"CARGO_HOME": str(home / "cargo"), "GOROOT": str(home), "JAVA_HOME": str(home / "jdk")}
     assert seen(home, {**env, "NVM_DIR": str(home.parent)}) == {"cargo/bin", "jdk"}
+
+
+@pytest.mark.spec("SEC-18")
+def test_a_tools_configuration_is_listed_unless_it_holds_a_credential(home: Path) -> None:
+    fill(home, (".config/mise/config.toml",), '[tools]\nnode = "22"')
+    fill(home, (".gem/credentials", ".gem/gems/a"), "x")
+    env = {"GEM_HOME": str(home / ".gem"), "MISE_CONFIG_DIR": str(home / ".config/mise")}
+    assert seen(home, env) == {".config/mise/config.toml", ".gem/gems"}
+    fill(home, (".config/mise/config.toml",), f'[env]\nX_TOKEN = "{CANARY}"')
+    fill(home, (".condarc",), f"channels:\n- https://x.com/t/tk-{CANARY}/main")
+    assert seen(home, env) == {".gem/gems"}
 
 
 @pytest.mark.spec("SEC-18")
