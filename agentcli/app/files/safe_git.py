@@ -37,8 +37,9 @@ _OPTIONS = (
 _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _FILTERS = ("clean", "smudge", "process")
 
-# others may be changing references of the same repository; git would wait for a tenth of a second
-_PATIENT = ("-c", "core.filesRefLockTimeout=10000", "-c", "core.packedRefsTimeout=10000")
+# others may be changing references of the same repository; git would wait for a tenth of a second.
+# Less than TIMEOUT_S: git then says what is in its way
+_PATIENT = ("-c", "core.filesRefLockTimeout=8000", "-c", "core.packedRefsTimeout=8000")
 _LOCKED = b".lock': File exists"
 
 
