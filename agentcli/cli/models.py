@@ -74,7 +74,10 @@ def models(options: ModelsOptions) -> int:
     ]
     head = ("", "MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY")
     print_table(head, lines, less=("OUTPUT", "WINDOW", "$/M IN", "$/M OUT", "READY"))
-    write_error_line("* the default; any PROVIDER/MODEL that a provider offers can be used")
+    said = "* the default; any PROVIDER/MODEL that a provider offers can be used"
+    if wanted and not rows:
+        said = f"no known model has {options.text!r} in its name; all: agent models"
+    write_error_line(said)
     return 0
 
 

@@ -24,6 +24,11 @@ def test_the_default_is_marked_and_a_key_makes_a_provider_ready() -> None:
     ready = {m["id"].split("/")[0]: m["ready"] for m in found}
     assert ready["anthropic"]
     assert not ready["openai"]
+    none = run_agent("models", "list", "--offline", env=env)
+    assert (
+        len(none.stdout.splitlines()) == 1
+        and "no known model has 'list' in its name" in none.stderr
+    )
     table = run_agent("models", "sonnet-4-5", "--offline", env=env).stdout.splitlines()
     assert table[0].split() == ["MODEL", "WINDOW", "OUTPUT", "$/M", "IN", "$/M", "OUT", "READY"]
     assert any(line.startswith("*") and "claude-sonnet-4-5" in line for line in table)
