@@ -26,7 +26,8 @@ PROTECTED = [
     ".config/fish/x", ".config/git/config", ".cargo/credentials.toml", ".agents/commands/x.md",
     ".agentcli/config.toml", "deep/.ssh/id_ed25519", "x/../.git/config", "authorized_keys",
     ".husky/pre-commit", "a/.vscode/tasks.json", ".idea/runConfigurations/a.xml", ".exrc",
-    ".claude/settings.json", ".zed/tasks.json",
+    ".claude/settings.json", ".zed/tasks.json", ".local/share/gem/credentials",
+    ".local/share/uv/credentials/credentials.toml", ".stack/upload/credentials.json",
 ]  # fmt: skip
 FREE = [
     "src/a.py", ".gitignore", ".github/workflows/x.yml", "git/config", "profile", "env",
