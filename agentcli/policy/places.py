@@ -51,7 +51,8 @@ _PAIRS = frozenset(
         (".config", "autostart"), (".config", "systemd"), (".config", "environment.d"),
         (".cargo", "credentials"), (".cargo", "credentials.toml"), (".gem", "credentials"),
         ("etc", "profile"), ("etc", "profile.d"), ("etc", "environment"), ("etc", "zsh"),
-        ("share", "keyrings"), (".jj", "repo"),
+        ("share", "keyrings"), (".jj", "repo"), ("gem", "credentials"), ("uv", "credentials"),
+        (".stack", "upload"),
     }
 )  # fmt: skip
 # what holds keys, tokens and passwords: reading it asks as well (SEC-3)
