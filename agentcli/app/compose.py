@@ -576,9 +576,10 @@ def _closers(
     options: SessionOptions, store: SqliteStore, session_id: str
 ) -> tuple[Callable[[], Awaitable[None]], ...]:
     async def end_processes() -> None:
-        processes = sys.modules.get("agentcli.process.run")
-        if processes is not None:
-            await processes.end_processes(session_id)
+        if "agentcli.process.run" in sys.modules:  # or on the way: then the import waits for it
+            from agentcli.process.run import end_processes as end
+
+            await end(session_id)
 
     async def forget() -> None:
         await store.aclose()
