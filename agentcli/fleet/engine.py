@@ -30,7 +30,9 @@ LATE_S = 30.0
 _TAIL_BYTES = 8 * 1024
 _MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument
 _SCHEMA_HANDLE = 3
-_PROGRAM = (sys.executable, "-P", "-m", "agentcli", "run", "--output-format", "json")
+# by its file: ``-m`` would load what finds modules, for each task again
+_MAIN = str(Path(__file__).resolve().parents[1] / "__main__.py")
+_PROGRAM = (sys.executable, "-P", _MAIN, "run", "--output-format", "json")
 
 
 @frozen
