@@ -81,9 +81,8 @@ if TYPE_CHECKING:
     from agentcli.domain.extensions.hooks import HookConfig
     from agentcli.domain.keeping import Store
     from agentcli.domain.seams import Seams
-    from agentcli.domain.subagents import SubAgents
-    from agentcli.domain.tool_ports import EditChecks
-    from agentcli.domain.tools import Asker, FileKeeper, McpServers
+    from agentcli.domain.tool_ports import EditChecks, SubAgents
+    from agentcli.domain.tools import FileKeeper, McpServers
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.background.run import Work
     from agentcli.engine.background.runs import BackgroundRuns

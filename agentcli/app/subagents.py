@@ -52,7 +52,7 @@ from agentcli.domain.ports import (
     Verdict,
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.domain.subagents import SubTask, SubTaskReport
+from agentcli.domain.tool_ports import SubTask, SubTaskReport
 from agentcli.domain.tools import PREFIX, Tool, ToolBox, ToolDefinition, Workspace
 from agentcli.domain.values import mutable
 from agentcli.engine.conversation import Conversation

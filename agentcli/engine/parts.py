@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.extensions.hooks import Hooks
     from agentcli.domain.sandbox import Sandbox
-    from agentcli.domain.subagents import SubAgentsFor
     from agentcli.domain.tool_ports import (
         Attach,
         CodeMap,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
         ProjectMemory,
         RawOutputs,
         SessionState,
+        SubAgentsFor,
         WebSearch,
     )
     from agentcli.domain.tools import Asker, EditorFiles, FileKeeper, McpServers

@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints
 
 from agentcli.domain.background import BackgroundSink
 from agentcli.domain.messages import ResultPart, TextPart
-from agentcli.domain.subagents import SubAgents, SubTask, SubTaskReport
+from agentcli.domain.tool_ports import SubAgents, SubTask, SubTaskReport
 from agentcli.domain.tools import Asks, OutputKind, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool, bounded, one_line

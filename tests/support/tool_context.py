@@ -11,8 +11,7 @@ from typing import Any
 from agentcli.domain.background import Background
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.sandbox import Access, Sandbox
-from agentcli.domain.subagents import SubAgents
-from agentcli.domain.tool_ports import Plans, RawOutputs, SessionState
+from agentcli.domain.tool_ports import Plans, RawOutputs, SessionState, SubAgents
 from agentcli.domain.tools import (
     Asker,
     BackgroundSwitch,

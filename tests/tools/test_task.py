@@ -10,7 +10,7 @@ import pytest
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments
-from agentcli.domain.subagents import SubTask, SubTaskReport
+from agentcli.domain.tool_ports import SubTask, SubTaskReport
 from agentcli.domain.tools import OutputKind, PortMissing, ToolOutput, context_for
 from agentcli.tools.task import TOOL
 from tests.support.tool_context import text_of, tool_context
