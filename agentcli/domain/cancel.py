@@ -104,7 +104,7 @@ class CancelToken:
 
 
 async def uninterruptible(
-    work: Coroutine[Any, Any, T], on_cancel: Callable[[], None] | None = None
+    work: Coroutine[Any, Any, T] | asyncio.Future[T], on_cancel: Callable[[], None] | None = None
 ) -> T:
     """Run ``work`` to its end whatever happens to the caller: shield *and join*.
 

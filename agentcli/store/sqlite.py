@@ -21,6 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import HistoryViolation, PersistenceError
 from agentcli.domain.events import Outcome
 from agentcli.domain.history import History, RepairReason, repair_results
@@ -486,9 +487,8 @@ def _rescue(session_path: Path, text: str) -> str | None:
             view = view[os.write(descriptor, view) :]
         os.fsync(descriptor)
     except OSError:
-        with contextlib.suppress(
-            OSError
-        ):  # no half of a text stays: without a path it is shown elsewhere
+        # no half of a text stays: without a path it is shown elsewhere
+        with contextlib.suppress(OSError):
             os.ftruncate(descriptor, before)
             if before == 0:
                 path.unlink()
@@ -563,17 +563,7 @@ class Worker:
 
     async def run(self, function: Callable[[], T]) -> T:
         """What ``function`` returns or raises; it runs to its end in any case."""
-        done = self.submit(function)
-        cancelled: asyncio.CancelledError | None = None
-        while not done.done():
-            try:
-                await asyncio.wait({done})
-            except asyncio.CancelledError as error:
-                cancelled = error
-        result = done.result()
-        if cancelled is not None:
-            raise cancelled
-        return result
+        return await uninterruptible(self.submit(function))
 
     async def aclose(self) -> None:
         """Run what is queued, then ``on_stop``, and end the thread. May be called again."""

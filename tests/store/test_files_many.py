@@ -33,6 +33,15 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionFiles:
     return files
 
 
+@pytest.fixture(params=[5, 50])
+def any_files(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> SessionFiles:
+    """The same, which count as very many or do not."""
+    monkeypatch.setattr(module, "VERY_MANY", request.param)
+    return files
+
+
 def titles(infos: Sequence[SessionInfo]) -> list[str]:
     return [info.title for info in infos]
 
@@ -193,38 +202,30 @@ def test_a_catalogue_of_the_version_before_is_kept_and_gets_what_it_lacks(
 
 
 @pytest.mark.spec("SCALE-6")
-@pytest.mark.parametrize("very_many", [5, 50])
-def test_pages_go_on_where_the_one_before_ended(
-    files: SessionFiles, monkeypatch: pytest.MonkeyPatch, very_many: int
-) -> None:
-    monkeypatch.setattr(module, "VERY_MANY", very_many)
+def test_pages_go_on_where_the_one_before_ended(any_files: SessionFiles) -> None:
     for places in ((), ("/work/1",), ("/work/0", "/work/1", "/none")):
-        everything = now(files.newest(99, places))
+        everything = now(any_files.newest(99, places))
         last, seen = AFTER_ALL, list[SessionInfo]()
-        while page := now(files.newest(3, places, before=last)):
+        while page := now(any_files.newest(3, places, before=last)):
             seen += page
             last = page[-1].updated_at, page[-1].id
         assert seen == everything
 
 
 @pytest.mark.spec("SCALE-6")
-@pytest.mark.parametrize("very_many", [5, 50])
-def test_sessions_of_sub_agents_are_found_with_those_of_theirs(
-    files: SessionFiles, monkeypatch: pytest.MonkeyPatch, very_many: int
-) -> None:
-    monkeypatch.setattr(module, "VERY_MANY", very_many)
-    (first, second, *_) = (info.id for info in now(files.list()))
+def test_sessions_of_sub_agents_are_found_with_those_of_theirs(any_files: SessionFiles) -> None:
+    (first, second, *_) = (info.id for info in now(any_files.list()))
     mark = "INSERT INTO kv (key, value) VALUES ('subagent', '{}')"
-    child, other = make(files, "a", parent_id=first), make(files, "b", parent_id=second)
-    grandchild = make(files, "c", parent_id=child)
-    fork = make(files, "d", parent_id=first)  # the user's own
+    child, other = make(any_files, "a", parent_id=first), make(any_files, "b", parent_id=second)
+    grandchild = make(any_files, "c", parent_id=child)
+    fork = make(any_files, "d", parent_id=first)  # the user's own
     for session_id in (child, other, grandchild):
-        change(files.path_of(session_id), mark)
-    change(files.path_of(other), f"UPDATE session SET parent_id = '{other}'")
-    assert [info.id for info in now(files.agents_of([first]))] == [child, grandchild]
-    assert [info.id for info in now(files.agents_of([second, fork]))] == []
-    assert [info.id for info in now(files.agents_of([first, child]))] == [grandchild]
+        change(any_files.path_of(session_id), mark)
+    change(any_files.path_of(other), f"UPDATE session SET parent_id = '{other}'")
+    assert [info.id for info in now(any_files.agents_of([first]))] == [child, grandchild]
+    assert [info.id for info in now(any_files.agents_of([second, fork]))] == []
+    assert [info.id for info in now(any_files.agents_of([first, child]))] == [grandchild]
     # what a cache says wrongly of one takes nobody else's with it
     line = f"UPDATE session SET parent_id = '{second}' WHERE id = '{child}'"
-    change(files.catalogue.path, line)
-    assert [info.id for info in now(files.agents_of([second]))] == []
+    change(any_files.catalogue.path, line)
+    assert [info.id for info in now(any_files.agents_of([second]))] == []
