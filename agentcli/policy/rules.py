@@ -12,6 +12,7 @@ import fnmatch
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -46,7 +47,7 @@ _BEYOND = {
     "rake": r"[^-].*=.*|-[efrIEpNRC].*|--(?:e|r|lib|proj).*",
     "cargo": r"--(?:config|manifest-path)(?:=.*)?|-[ZC].*",
     "go": r"--?(?:exec|toolexec|vettool|C|overlay|modfile|ldflags|gccgoflags|compiler)(?:=.*)?",
-    "npm": r"--(?:sc|sh|no|pref|us|gl).*|-C.*",
+    "npm": r"--(?:scr|she|nod|prefi|userc|globalc|git(?:=|\Z)).*|-C.*",
     "pnpm": r"--(?:script-shell|shell-emulator|node-options|prefix|dir|config\.).*|-C.*",
     "yarn": r"--(?:cwd|use-yarnrc|script-shell).*",
     "pip": r"--py.*",
@@ -54,6 +55,7 @@ _BEYOND = {
     "uv": r"--(?:python|directory|project|config-file).*|-p.*",
     "kubectl": r"--kubeconfig.*",
 }
+_PASSES_ON = frozenset({"npm", "pnpm", "yarn", "cargo"})  # "-- …" is for another
 _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 
 
@@ -204,11 +206,15 @@ def _goes_beyond(command: SimpleCommand, pattern: str) -> bool:
     program = (command.words[0] or "").rpartition("/")[2]
     beyond = _BEYOND.get(program, "")
     says = pattern.split()[1:]
-    if not beyond or (program != "git" and says[:1] in ([], ["*"])):  # that is any call of it
+    is_any = program != "git" and says[:1] in ([], ["*"])
+    if not beyond or is_any or (program == "uv" and says[:1] == ["run"]):
         return False
+    named = [word.partition("=")[0] for word in says if word.strip("*")]
+    end = "--" if program in _PASSES_ON else None
     return any(
-        word.partition("=")[0] not in pattern and re.fullmatch(beyond, word, re.DOTALL)
-        for word in filter(None, command.words[1:])
+        re.fullmatch(beyond, word, re.DOTALL)
+        and not any(fnmatch.fnmatchcase(word.partition("=")[0], each) for each in named)
+        for word in takewhile(lambda word: word != end, filter(None, command.words[1:]))
     )
 
 

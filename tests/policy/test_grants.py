@@ -151,9 +151,15 @@ def test_a_command_that_was_granted_is_another_one_elsewhere(tmp_path: Path, alw
     ("rule", "within", "beyond"),
     [
         ("git log *", "-p --oneline", ["--output=/srv/x", "--output /srv/x", "--outp=x"]),
+        ("make test-e2e *", "-j4", ["-f x", "-fx", "e=x"]),
         ("make test *", "-j4 -k --silent lint", ["CC='touch x'", "--eval=x", "--ev=x", "-f x", "-kC x", "SHELL=./x"]),
         ("cargo test *", "--release -- --nocapture", ["--config x", "--config=x", "--manifest-path=x"]),
+        ("cargo run *", "--release -- --config x -C y", ["--config x -- a"]),
         ("go test *", "-run X ./... -count=1", ["-exec ./x", "--toolexec=./x", "-C /srv"]),
+        ("npm ci *", "--prefer-offline --no-audit --scope=x", ["--node-options=x", "--userconfig=x", "--git=./x"]),
+        ("npm test *", "-- -C x --no-cache --shard=1/2", ["--script-shell=x -- a"]),
+        ("uv run pytest *", "-p no:randomly --python x", []),
+        ("uv sync *", "--frozen", ["-p x", "run --project=x"]),
         ("npm run *", "build --silent -- --watch", ["build --script-shell=./x", "x --script-s ./x", "x --prefix /srv"]),
         ("kubectl get *", "pods -n x", ["pods --kubeconfig=x"]),
     ],
@@ -167,6 +173,6 @@ def test_a_prefix_covers_no_option_that_runs_or_writes_what_it_names(
         found = judge(CallFacts(BASH, {"command": f"{start} {options}"}), place).answer
         assert found is (Answer.ALLOW if options == within else Answer.ASK), options
     wide = Policy(allow=(parse_rule(f"bash({start.split()[0]} *)"),))
-    any_call = CallFacts(BASH, {"command": f"{start} {beyond[-1]}"})
+    any_call = CallFacts(BASH, {"command": f"{start} {[within, *beyond][-1]}"})
     said = judge(any_call, CallPlace(place.workspace, wide)).answer
     assert said is (Answer.ASK if start == "git log" else Answer.ALLOW)
