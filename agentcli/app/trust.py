@@ -147,7 +147,12 @@ def contained_hooks(
     """
     if not hooks:
         return ()
-    from agentcli.config.hooks import as_it_runs, may_run_from, run_the_directory
+    from agentcli.config.hooks import (
+        as_it_runs,
+        finds_modules,
+        may_run_from,
+        run_the_directory,
+    )
 
     root = project_root(cwd)
     is_trusted = project is not None or os.path.realpath(root) == os.path.realpath(Path.home())
@@ -155,9 +160,15 @@ def contained_hooks(
 
     def placed(hook: HookConfig) -> HookConfig:
         scripts = hook_scripts([hook], cwd) if hook.command else ()
-        if not hook.command or (is_trusted and scripts and not run_the_directory(scripts)):
+        if not hook.command:
             return hook
-        if scripts or may_run_from(as_it_runs(hook), root, cwd, certain):
+        is_safe, is_open = finds_modules(hook, root, cwd)
+        if is_safe:
+            hook = replace(hook, variables=(*hook.variables, ("PYTHONSAFEPATH", "1")))
+        names_all = is_trusted and scripts and not run_the_directory(scripts)
+        if names_all and not is_open:
+            return hook
+        if is_open or scripts or may_run_from(as_it_runs(hook), root, cwd, certain):
             return replace(hook, contained=True, may_allow=is_trusted, obeys_files=True)
         return hook
 

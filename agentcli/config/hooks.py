@@ -27,6 +27,7 @@ from typing import Any
 from agentcli.config.toml_file import locate
 from agentcli.domain.extensions.checks import is_chosen_there
 from agentcli.domain.extensions.hooks import HookConfig, HookEvent
+from agentcli.domain.obeyed import has_obeyed
 
 MAX_TIMEOUT_S = 3600.0
 _PROJECT_DIRECTORY = re.compile(
@@ -45,6 +46,24 @@ _SCRIPT = re.compile(
 _NAMED_IN_SCRIPT = re.compile(
     r"[\w./-]+\.(?:sh|bash|zsh|fish|py|[cm]?[jt]s|rb|pl|php|lua)\b|/[\w.-]+/[\w./-]+"
 )
+# what such a script takes from elsewhere
+_IMPORTS = re.compile(r"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+)([\w.]*(?:[ \t]*,[ \t]*[\w.]+)*)")
+_ODD_IMPORTS = re.compile(r"\bsys\.path\b|importlib|__import__|runpy|\bsite\b")
+_JS_IMPORTS = re.compile(
+    r"""(?:\brequire|\bimport)\b[\s(]*["'`]([^"'`]+)["'`]|\bfrom\s*["']([^"']+)["']"""
+)
+_JS_OWN = frozenset(
+    {
+        "assert", "buffer", "child_process", "crypto", "events", "fs", "fs/promises", "http",
+        "https", "net", "os", "path", "process", "readline", "stream", "timers", "tty", "url",
+        "util", "worker_threads", "zlib",
+    }
+)  # fmt: skip
+_OTHER = re.compile(r"\.(?:rb|pl|php|lua|r|tcl|exs)", re.IGNORECASE)
+_LOADS = re.compile(r"\b(?:require\w*|load\w*|include\w*|use\s+lib|do|dofile|source)\b")
+_PYTHON = re.compile(r"\b(?:python|pypy)[\d.]*(?:\s|$)")
+_PYTHON_TEXT = re.compile(r"\b(?:python|pypy)[\d.]*(?:[ \t]+-\w+)*[ \t]+(?:-\w*[cm]\b|-(?!\w)|<<)")
+_MODULE = re.compile(r"\b(?:python|pypy)[\d.]*(?:[ \t]+-\w+)*[ \t]+-\w*m[ \t]*([\w.]+)")
 _MAX_SCRIPT_BYTES = 200_000
 _MAX_NAMED = 200
 # what runs the orders that it finds in the directory
@@ -169,6 +188,61 @@ def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path
 def run_the_directory(scripts: Iterable[Path]) -> bool:
     """Whether one of them has a program run what files of the directory say, as ``make`` does."""
     return any(_CALLS_ONE.search(_text_of(script)) for script in scripts)
+
+
+def finds_modules(hook: HookConfig, root: Path, cwd: Path) -> tuple[bool, bool]:
+    """Whether Python of a hook's need not look beside scripts, and whether ``root`` may answer.
+
+    Where it need not look there, it does not find what a repository calls ``json`` (SEC-2).
+    """
+    top = os.path.realpath(root)
+    scripts = dict.fromkeys(scripts_of([hook], root, cwd))
+    command = _expanded(as_it_runs(hook), top, str(cwd))
+    for word in _split(command):
+        own = Path(os.path.expanduser(word))  # noqa: PTH111 - never raises
+        if own.is_absolute() and _text_of(own) and not _is_below(os.path.realpath(own), top):
+            scripts[own] = None
+            _add_named(own, str(own.parent), scripts)
+    beside = [each for each in scripts if _takes_from_beside(each)]
+    texts = (command, *(_text_of(each) for each in scripts if not _is_python(each)))
+    needs_path = any(map(_is_python, beside)) or any(_names_module(each, top) for each in texts)
+    is_open = any(_is_below(str(each), top) and not _is_protected(each, top) for each in beside)
+    runs_python = any(map(_is_python, scripts)) or any(map(_PYTHON.search, texts))
+    is_open |= needs_path and any(map(_PYTHON_TEXT.search, texts))
+    return runs_python and not needs_path, is_open
+
+
+def _is_python(script: Path) -> bool:
+    return script.suffix in {".py", ".pyw"} or "python" in _text_of(script)[:100].partition("\n")[0]
+
+
+def _takes_from_beside(script: Path) -> bool:
+    """Whether a script takes code from files that it does not name; a doubt is a yes."""
+    text = _text_of(script)
+    if _is_python(script):
+        names = (name for found in _IMPORTS.findall(text) for name in re.split("[, ]+", found))
+        tops = {name.partition(".")[0] for name in names}
+        there = {each.name.partition(".")[0] for each in script.parent.iterdir()} - {script.stem}
+        return bool(_ODD_IMPORTS.search(text) or "" in tops or tops & there)
+    if re.fullmatch(r"\.[cm]?[jt]s", script.suffix):
+        named = {one or other for one, other in _JS_IMPORTS.findall(text)}
+        return any(not name.startswith("node:") and name not in _JS_OWN for name in named)
+    return bool(_OTHER.fullmatch(script.suffix) and _LOADS.search(text))
+
+
+def _names_module(text: str, top: str) -> bool:
+    """Whether a module of the directory's is run by its name."""
+    return any(
+        os.path.lexists(f"{top}/{name.partition('.')[0]}{end}")
+        for name in _MODULE.findall(text)
+        for end in ("", ".py")
+    )
+
+
+def _is_protected(script: Path, top: str) -> bool:
+    """Whether nobody puts a file beside it unasked."""
+    names = Path(str(script.relative_to(top)).casefold()).parts
+    return names[0] == ".agents" or has_obeyed((*names[:-1], "any"))
 
 
 def as_it_runs(hook: HookConfig) -> str:

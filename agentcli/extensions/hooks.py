@@ -38,6 +38,7 @@ from agentcli.domain.events import (
 from agentcli.domain.extensions.claude_calls import (
     ALIASES,
     as_claude,
+    covers,
     from_claude,
     meets,
     response_of,
@@ -49,6 +50,9 @@ from agentcli.domain.extensions.hooks import (
     HookFunction,
     HookVerdict,
     Permission,
+    allowing_nothing,
+    merged,
+    of_several,
 )
 from agentcli.domain.messages import ImagePart, ResultStatus, TextPart, ToolCall, ToolResult
 from agentcli.domain.ports import PermissionMode
@@ -98,25 +102,6 @@ def verdict_of(config: HookConfig, result: ProgramResult) -> HookVerdict:
         first = error.splitlines()[0] if error else "no message"
         return _warning(config, f"failed with exit code {result.code}: {first}")
     return _from_stdout(config, _text(result.stdout, cut=False))
-
-
-def merged(verdicts: Sequence[HookVerdict]) -> HookVerdict:
-    """All verdicts as one: a refusal wins, then asking; the last changed arguments count."""
-    if not verdicts:
-        return SILENT
-    asking = [v for v in verdicts if v.permission is Permission.ASK]
-    allowing = [v for v in verdicts if v.permission is Permission.ALLOW]
-    chosen = next(iter((*asking, *allowing)), SILENT)
-    updates = [v.updated_input for v in verdicts if v.updated_input is not None]
-    return HookVerdict(
-        blocked="\n".join(v.blocked for v in verdicts if v.blocked),
-        stopped=next((v.stopped for v in verdicts if v.stopped), ""),
-        context=tuple(text for v in verdicts for text in v.context),
-        notices=tuple(text for v in verdicts for text in v.notices),
-        permission=chosen.permission,
-        reason=chosen.reason,
-        updated_input=updates[-1] if updates else None,
-    )
 
 
 def _from_stdout(config: HookConfig, text: str) -> HookVerdict:
@@ -515,7 +500,10 @@ class SessionHooks:
             fields = _call_fields(known, event, answer)
             told = await self._call_all(wanted, event, fields, cancel)
             said.append(_in_our_words(told, call))
-        return merged(said)
+        whole, parts = said[0], said[1:]
+        if any(part.permission is None for part in parts):  # a file that none of them allows
+            parts = [allowing_nothing(part) for part in parts]
+        return of_several([whole, *parts])
 
     async def _call_all(
         self,
@@ -544,7 +532,14 @@ class SessionHooks:
             if hook.unawaited and not self._state.ended:
                 self._go_on_with(self._unheard(hook, data), str(event))
         awaited = [hook for hook in hooks if not hook.unawaited or self._state.ended]
-        return merged(await _together([self._one(hook, data, cancel) for hook in awaited]))
+        said = await _together([self._one(hook, data, cancel) for hook in awaited])
+        about = fields.get("tool_input", {})
+        return of_several(
+            [
+                each if covers(hook.condition, about) else allowing_nothing(each)
+                for hook, each in zip(awaited, said, strict=True)
+            ]
+        )
 
     async def _unheard(self, hook: HookConfig, data: bytes) -> HookVerdict:
         """A hook whose answer comes too late to count."""

@@ -617,8 +617,8 @@ def test_a_hook_that_runs_an_unknown_directory_frees_no_call(
 def test_without_a_sandbox_nothing_of_an_unknown_directory_runs_in_a_hook(
     model_server: ModelServer, setup: Setup, trust: bool
 ) -> None:
-    (setup.work / "json.py").write_text("open('ran', 'w').close()\n")
-    setup.write("[[hooks.SessionStart]]\ncommand = 'python3 -c \"import json\"'\n")
+    (setup.work / "Makefile").write_text("ran:\n\t@touch ran\n")
+    setup.write("[[hooks.SessionStart]]\ncommand = 'make -s ran'\n")
     model_server.add("Done.")
     args = ("--trust",) if trust else ()
     done = one_shot(model_server, "--sandbox", "off", *args, "go", cwd=setup.work)

@@ -48,6 +48,7 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
 _PATHS = frozenset({"file_path", "notebook_path", "path"})
 _FILE = re.compile(r"^(?:\*\*\* (Add|Update|Delete|Move)(?: File| to): ?|(?:---|\+\+\+) )(.+)$")
 _SEPARATOR = re.compile(r"&&|\|\||[;|&\n]")
+_MORE = re.compile(r"[;&|<>`$(){}\r\n]")  # what may make it several commands, or write
 _CONDITION = re.compile(r"([A-Za-z_]\w*)(?:\((.*)\))?", re.DOTALL)
 
 
@@ -109,12 +110,24 @@ def meets(condition: str, call: ToolCall) -> bool:
     if pattern is None or not isinstance(command or path, str):
         return True
     if isinstance(command, str):
-        begin = pattern.removesuffix(":*") + "*" if pattern.endswith(":*") else pattern
+        begin = _begin(pattern)
         parts = (part.strip() for part in (command, *_SEPARATOR.split(command)))
         is_opaque = any(mark in command for mark in ("$(", "`", "eval "))
         return is_opaque or any(fnmatchcase(part, begin) for part in parts)
     wanted = pattern.removeprefix("./").lstrip("/")
     return fnmatchcase(str(path), f"*/{wanted}") or fnmatchcase(str(path), pattern)
+
+
+def covers(condition: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether ``condition``, which the call met, names all of its command: a doubt is a no."""
+    found, command = _CONDITION.fullmatch(condition.strip()), arguments.get("command")
+    if not found or found[2] is None or not isinstance(command, str) or command == found[2]:
+        return True
+    return not _MORE.search(command) and fnmatchcase(command.strip(), _begin(found[2]))
+
+
+def _begin(pattern: str) -> str:
+    return pattern.removesuffix(":*") + "*" if pattern.endswith(":*") else pattern
 
 
 def _of_patch(call: ToolCall, cwd: Path) -> Iterator[ToolCall]:

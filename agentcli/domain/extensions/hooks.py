@@ -8,7 +8,8 @@ https://moonshotai.github.io/kimi-cli/en/customization/hooks.html.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -115,6 +116,38 @@ class HookVerdict:
 
 
 SILENT = HookVerdict()
+
+
+def merged(verdicts: Sequence[HookVerdict]) -> HookVerdict:
+    """All verdicts as one: a refusal wins, then asking; the last changed arguments count."""
+    if not verdicts:
+        return SILENT
+    asking = [v for v in verdicts if v.permission is Permission.ASK]
+    allowing = [v for v in verdicts if v.permission is Permission.ALLOW]
+    chosen = next(iter((*asking, *allowing)), SILENT)
+    updates = [v.updated_input for v in verdicts if v.updated_input is not None]
+    return HookVerdict(
+        blocked="\n".join(v.blocked for v in verdicts if v.blocked),
+        stopped=next((v.stopped for v in verdicts if v.stopped), ""),
+        context=tuple(text for v in verdicts for text in v.context),
+        notices=tuple(text for v in verdicts for text in v.notices),
+        permission=chosen.permission,
+        reason=chosen.reason,
+        updated_input=updates[-1] if updates else None,
+    )
+
+
+def of_several(verdicts: Sequence[HookVerdict]) -> HookVerdict:
+    """What several hooks have said; a yes is none to the arguments that another has changed."""
+    changing = [said for said in verdicts if said.updated_input is not None]
+    if not changing or changing[-1].permission is not None:
+        return merged(verdicts)
+    return merged([allowing_nothing(said) for said in verdicts])
+
+
+def allowing_nothing(said: HookVerdict) -> HookVerdict:
+    """What it has said but for a yes."""
+    return replace(said, permission=None) if said.permission is Permission.ALLOW else said
 
 
 class Hooks(Protocol):

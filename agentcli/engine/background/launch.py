@@ -118,11 +118,13 @@ def both(inner: HookVerdict, outer: HookVerdict, call: ToolCall) -> HookVerdict:
     """What hooks have said of what will run and of the call that has it run, made one.
 
     ``call`` has the arguments that the first of them may have changed. Only a hook that knows
-    what will run can allow it.
+    what will run can allow it, with the arguments that it was told.
     """
     permission, reason = inner.permission, inner.reason
     if outer.permission is Permission.ASK:
         permission, reason = outer.permission, outer.reason
+    elif outer.updated_input is not None and permission is Permission.ALLOW:
+        permission = None
     updated = outer.updated_input
     if updated is None and inner.updated_input is not None:
         updated = call.arguments
