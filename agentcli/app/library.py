@@ -153,7 +153,7 @@ class SessionLibrary:
         return await open_session(self._settings, options, user, user, user)
 
     async def list(self) -> Sequence[SessionInfo]:
-        """The user's sessions, the most recently used first; not those of sub-agents."""
+        """The user's sessions, the most recently used first; none of a sub-agent or batch."""
         return [info for info in await self._files.list() if not info.agent]
 
     def has(self, session_id: str) -> bool:

@@ -19,6 +19,7 @@ from agentcli.domain.ports import cost_usd
 from agentcli.domain.session import LoadedSession, NewestUnreadable, SessionInfo, SessionStatus
 from agentcli.domain.values import mutable
 from agentcli.store.files import SessionFiles, new_session_id
+from agentcli.store.reads import SUBAGENT_KEY
 from agentcli.store.sqlite import SqliteStore, recover
 
 
@@ -66,6 +67,9 @@ class Opener:
         try:
             dropped = await store.drop_foreign(self.options.cwd)
             loaded, repaired = await recover(store)
+            is_task = loaded.info.agent and not loaded.info.is_subagent
+            if is_task and not self.options.begins_missing:
+                await store.set(SUBAGENT_KEY, None)  # the user goes on with it: theirs from now on
             killed = await _end_leftovers(store)
         except BaseException:
             await store.aclose()
@@ -128,6 +132,8 @@ class Opener:
             seal=self.files.seal,
             messages=self.options.seams.messages,
         )
+        if self.options.is_task:
+            await store.set(SUBAGENT_KEY, {"agent": "batch"})
         notices: tuple[str, ...] = ()
         if self.foreign is not None:
             what = f'the session "{self.foreign}" was interrupted here, but not begun in this home'

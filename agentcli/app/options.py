@@ -26,6 +26,7 @@ class SessionOptions:
 
     ``begins_missing``: where there is no session ``resume``, one with this id begins. Who asks for
     that runs it again, so a rate limit is not waited for: the error says how long it lasts.
+    ``is_task``: a new session is not the user's own, but a task's of a batch.
     """
 
     cwd: Path
@@ -46,6 +47,7 @@ class SessionOptions:
     pause_usd: float | None = None
     resume: str | None = None
     begins_missing: bool = False
+    is_task: bool = False
     continue_latest: bool = False
     fork: bool = False
     new: bool = False

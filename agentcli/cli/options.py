@@ -356,6 +356,10 @@ class RunOptions(SharedOptions):
             "ID",
         ),
     ] = None
+    as_task: Annotated[
+        bool,
+        Option("--as-task", "Not a session of your own: -c and lists leave it out."),
+    ] = False
     json_schema: Annotated[
         str | None,
         Option(

@@ -149,6 +149,7 @@ def session_options(
         pause_usd=number("--pause-usd", limits.pause_usd, float),
         resume=limits.session_id or options.session or options.resume or None,
         begins_missing=limits.session_id is not None,
+        is_task=limits.as_task,
         continue_latest=options.continue_,
         fork=options.fork,
         new=options.new,

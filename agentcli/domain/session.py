@@ -74,8 +74,9 @@ class Origin:
 class SessionInfo:
     """One line of a list of sessions. Times are seconds since 1970, UTC.
 
-    ``agent`` is empty but for a sub-agent's session: the name of the agent, which works for the
-    session ``parent_id``. ``origin`` says where an imported one comes from.
+    ``agent`` is empty for what a user began: lists leave out the others. It is the name of a
+    sub-agent, which works for the session ``parent_id``, or says that it is a task's of a batch,
+    which has no parent. ``origin`` says where an imported one comes from.
     """
 
     id: str
@@ -92,6 +93,11 @@ class SessionInfo:
     parent_id: str | None = None
     agent: str = ""
     origin: Origin | None = None
+
+    @property
+    def is_subagent(self) -> bool:
+        """Whether what it did is a part of what its parent did."""
+        return bool(self.agent) and self.parent_id is not None
 
 
 @frozen

@@ -32,7 +32,7 @@ _MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument
 _SCHEMA_HANDLE = 3
 # by its file: ``-m`` would load what finds modules, for each task again
 _MAIN = str(Path(__file__).resolve().parents[1] / "__main__.py")
-_PROGRAM = (sys.executable, "-P", _MAIN, "run", "--output-format", "json")
+_PROGRAM = (sys.executable, "-P", _MAIN, "run", "--as-task", "--output-format", "json")
 
 
 @frozen

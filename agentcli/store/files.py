@@ -156,8 +156,8 @@ class SessionFiles:
     ) -> Sequence[SessionInfo]:
         """The ``limit`` sessions used last, with ``places`` those of one of these directories.
 
-        ``agents`` includes those of sub-agents; with ``before`` they come after a session of that
-        time and id.
+        ``agents`` includes those of sub-agents and batches; with ``before`` they come after a
+        session of that time and id.
         """
         names = tuple(places)
         known = await self._newest_known(limit, names, agents=agents, before=before)
@@ -272,7 +272,7 @@ class SessionFiles:
         return bool(stamps[name]) and name in known and known[name].stamp == stamps[name]
 
     async def latest(self, cwd: str) -> SessionInfo | None:
-        """The session last used in ``cwd``; those of sub-agents do not count.
+        """The session last used in ``cwd``; those of sub-agents and batches do not.
 
         Raises ``NewestUnreadable`` when that cannot be read, also when its directory is unknown.
         """

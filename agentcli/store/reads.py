@@ -32,6 +32,7 @@ SESSION_COLUMNS = "id, title, cwd, created_at, updated_at, status, detail, turns
 SENT_ORDER = "coalesce(place, seq), place IS NULL, seq"
 CRASH_DETAIL = "it stopped without warning: a crash, a kill or a power loss"
 SUBAGENT_KEY = "subagent"
+"""Whose session it is, where it is not the user's: see ``SessionInfo.agent``."""
 IMPORTED_KEY = "imported"
 _MOST = 1 << 53  # sums of them fit into what SQLite adds up
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
@@ -80,7 +81,7 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
 
 
 def _agent(db: sqlite3.Connection) -> str:
-    """The name of the sub-agent whose session it is; empty for a user's."""
+    """See ``SessionInfo``."""
     row = db.execute("SELECT value FROM kv WHERE key = ?", (SUBAGENT_KEY,)).fetchone()
     if row is None:
         return ""

@@ -62,13 +62,14 @@ def export_atif(record: SessionRecord) -> dict[str, Any]:
     steps = steps or [{"source": "system", "message": "(nothing was said)"}]
     agents = [export_atif(agent) for agent in record.agents]
     models = [row.model for row in record.ledger.rows if row.kind in REPLIES]
-    about: dict[str, Any] = {"name": info.agent or "agentcli", "version": __version__}
+    name = info.agent if info.is_subagent else "agentcli"
+    about: dict[str, Any] = {"name": name, "version": __version__}
     if model := info.model or (models[-1] if models else ""):
         about["model_name"] = model
     facts = {"title": info.title, "cwd": info.cwd, "state": info.status.value}
     trajectory = {
         "schema_version": SCHEMA,
-        "session_id": info.parent_id if info.agent and info.parent_id else info.id,
+        "session_id": info.parent_id if info.is_subagent else info.id,
         "trajectory_id": info.id,
         "agent": about,
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -17,6 +18,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import agentcli.fleet
+from agentcli.store.files import SessionFiles
+from agentcli.ui.export import mark_of
 from tests.support.batches import (
     Service,
     answers_in,
@@ -69,6 +72,53 @@ def test_a_batch_that_is_killed_goes_on_and_no_task_is_done_twice(
     assert again.code == 0 and again.result["skipped"] == 12
     assert len(model_server.requests) == asked and rows_of(work / "out") == rows
     assert tasks.exists() and not processes_of(home)
+
+
+@pytest.mark.spec("SCALE-2", "REC-4")
+def test_tasks_do_not_come_between_a_user_and_the_sessions_of_their_own(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    env = agent_env(model_server)
+    model_server.default = say("said")
+    mine = run_agent("run", "-o", "json", "mine", env=env, cwd=work).result["session_id"]
+    write_tasks(work / "t.jsonl", [{"id": "a", "prompt": "theirs"}, {"id": "b", "prompt": "too"}])
+    words = ("batch", "t.jsonl", "-j", "2", "-o", "out")
+    assert run_agent(*words, env=env, cwd=work).code == 0
+    tasks = {row["session_id"] for row in rows_of(work / "out")}
+    files = SessionFiles(home / "agentcli" / "sessions", home / "agentcli" / "catalogue.db")
+
+    def listed(*, everything: bool = False) -> dict[str, str]:
+        found = asyncio.run(files.newest(9, agents=everything))
+        return {info.id: mark_of(info) for info in found}
+
+    assert listed() == {mine: ""}
+    assert listed(everything=True) == {mine: "", **dict.fromkeys(tasks, "[batch] ")}
+    more = run_agent("run", "-c", "-o", "json", "go on", env=env, cwd=work).result["session_id"]
+    assert more == mine
+    taken = min(tasks)  # what a user goes on with is theirs
+    run_agent("run", "--session", taken, "and then?", env=env, cwd=work)
+    assert listed() == {taken: "", mine: ""}
+    latest = asyncio.run(files.latest(str(work)))
+    assert latest is not None and latest.id == taken
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCALE-1", "SCALE-2")
+def test_who_names_the_worktree_of_a_task_goes_on_with_that_task(
+    model_server: ModelServer, work: Path
+) -> None:
+    make_repository(work)
+    env = agent_env(model_server)
+    Service(model_server)
+    write_tasks(work.parent / "t.jsonl", numbered_tasks(1))
+    words = ("batch", "../t.jsonl", "-w", "--yolo", "-o", "../out")
+    assert run_agent(*words, env=env, cwd=work).code == 0
+    (row,) = rows_of(work.parent / "out")
+    model_server.default = say("said")
+    again = ("run", "-w", row["worktree"], "-c", "-o", "json", "and then?")
+    for _ in range(2):  # as the task's, then as the user's
+        assert run_agent(*again, env=env, cwd=work).result["session_id"] == row["session_id"]
+    assert run_agent("run", "-c", "hi", env=env, cwd=work).code == 0
 
 
 @pytest.mark.slow

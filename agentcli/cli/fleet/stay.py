@@ -50,6 +50,8 @@ def in_worktree(options: SharedOptions, *, quiet: bool = False) -> Iterator[None
         yield
         return
     options.cd = str(stay.directory)
+    if options.worktree is not None and options.continue_ and (task := _task_of(stay)) is not None:
+        options.continue_, options.session = False, task
     try:
         if not quiet:
             for notice in stay.notices:
@@ -96,6 +98,15 @@ def _of_session(options: SharedOptions, trees: Worktrees, cwd: Path) -> Stay | N
             options.continue_, options.session = False, info.id
         return stay
     return None  # what is wrong with the session is said where it is opened
+
+
+def _task_of(stay: Stay) -> str | None:
+    """The session last used in a worktree, if it is of a task, which ``--continue`` leaves out."""
+    from agentcli.cli.listing import session_files, wait
+
+    found = wait(session_files().newest(MANY_SESSIONS, (str(stay.directory),), agents=True))
+    newest = next((info for info in found if not info.is_subagent), None)
+    return newest.id if newest is not None and newest.agent else None
 
 
 async def _named(files: SessionFiles, name: str) -> SessionInfo | None:

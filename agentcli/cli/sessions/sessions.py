@@ -41,7 +41,7 @@ class SessionListOptions(FormatOption):
         str | None, typer.Option("--limit", metavar="N", help="At most N, the newest.")
     ] = None
     here: Annotated[bool, typer.Option("--here", help="Only those of this directory.")] = False
-    all: Annotated[bool, typer.Option("--all", help="Sessions of sub-agents, too.")] = False
+    all: Annotated[bool, typer.Option("--all", help="Of sub-agents and batches, too.")] = False
 
 
 class SessionArgument(OptionSet):
@@ -123,7 +123,8 @@ def list_(options: SessionListOptions) -> int:
         print_json(session_object(info) for info in infos)
         return 0
     if not infos:
-        write_error_line("no sessions yet - start one with: agent")
+        more = "" if options.all else "; of sub-agents and batches: --all"
+        write_error_line(f"no sessions yet - start one with: agent{more}")
         return 0
     rows = [
         (

@@ -115,7 +115,7 @@ def tokens(spent: Spent) -> int:
 
 def summary_lines(found: Statistics) -> Iterable[str]:
     """The totals, in words."""
-    own = sum(1 for session in found.sessions if not session.info.agent)
+    own = sum(1 for session in found.sessions if not session.info.is_subagent)
     agents = len(found.sessions) - own
     of_agents = f" and {agents} of sub-agents" if agents else ""
     usage = found.total.usage
@@ -133,7 +133,7 @@ def summary_lines(found: Statistics) -> Iterable[str]:
 def as_object(found: Statistics) -> Mapping[str, Any]:
     """All sums as JSON data."""
     return {
-        "sessions": sum(1 for session in found.sessions if not session.info.agent),
+        "sessions": sum(1 for session in found.sessions if not session.info.is_subagent),
         "turns": found.turns,
         **_spent_object(found.total),
         "by_session": [
@@ -460,7 +460,7 @@ def _out(spent: Spent) -> int:
 
 def _totals(found: Statistics) -> str:
     total = found.total
-    own = sum(1 for session in found.sessions if not session.info.agent)
+    own = sum(1 for session in found.sessions if not session.info.is_subagent)
     agents = len(found.sessions) - own
     sent = tokens_in(total)
     read = total.usage.cache_read_tokens or 0

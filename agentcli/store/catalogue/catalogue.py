@@ -178,8 +178,8 @@ class Catalogue:
     ) -> Sequence[CatalogueEntry] | None:
         """The newest ``limit`` sessions, with ``places`` only those of one of these directories.
 
-        ``agents`` includes those of sub-agents; with ``before`` they come after a session of that
-        time and id. ``None`` when the cache cannot be read.
+        ``agents`` includes those of sub-agents and batches; with ``before`` they come after a
+        session of that time and id. ``None`` when the cache cannot be read.
         """
         query = f"SELECT {_COLUMNS} FROM session"  # noqa: S608 - constant
         order = "AND (updated_at, id) < (?, ?) ORDER BY updated_at DESC, id DESC LIMIT ?"
@@ -211,7 +211,7 @@ class Catalogue:
 
     async def parents(self) -> Mapping[str, str]:
         """The sessions of sub-agents, and whose they are."""
-        query = "SELECT id, parent_id FROM session WHERE agent != ''"
+        query = "SELECT id, parent_id FROM session WHERE agent != '' AND parent_id IS NOT NULL"
         return await self._all(query, lambda rows: {str(i): str(above) for i, above in rows}, {})
 
     async def ids(self) -> set[str]:

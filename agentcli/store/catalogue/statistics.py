@@ -108,7 +108,7 @@ class Statistics:
     @property
     def turns(self) -> int:
         """Turns of users; those of sub-agents are parts of them."""
-        return sum(session.turns for session in self.sessions if not session.info.agent)
+        return sum(session.turns for session in self.sessions if not session.info.is_subagent)
 
 
 @frozen
