@@ -442,21 +442,26 @@ class OneShot:
         return end.code
 
     def _end(self, end: RunEnd) -> None:
-        """The answer or the result object, once; then one line on stderr, if there is one."""
+        """The answer or the result object, once; then one line on stderr, if there is one.
+
+        A signal changes nothing any more: it only ends a write that nobody reads.
+        """
         if not self._has_ended:
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._writes.watch(number)
             self._has_ended = True
             self._write_end(end, since=self._started_at)
-            self._has_result = True
 
     def _write_end(self, end: RunEnd, *, since: float, more: bool = False) -> None:
         shown = replace(end, message=self._request.redact(end.message))
         self._facts.duration_s = time.monotonic() - since
         self._guarded(self._output.ended, shown, self._facts, more=more)
+        self._has_result = self._has_ended
         self._report_end(shown)
 
     def _report_end(self, end: RunEnd) -> None:
-        if not self._reader_left:
-            report_end(end, self._facts, verbose=self._request.verbose)
+        self._guarded(report_end, end, self._facts, verbose=self._request.verbose)
 
 
 # --- the prompt: words of the command line, piped stdin, or both ---------------------------

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,33 @@ def test_a_signal_cancels_commits_and_ends_with_its_code(
         assert done.stdout.count('"type":"result"') == 1
     listed = json.loads(run_agent("sessions", "list", "--format", "json").stdout)
     assert [entry["state"] for entry in listed] == ["cancelled"]
+
+
+@pytest.mark.spec("CLI-5", "CLI-6", "OPS-1")
+def test_a_second_signal_makes_no_second_result_and_ends_a_write_that_nobody_reads(
+    work: Path,
+) -> None:
+    full, fill = os.pipe()
+    os.set_blocking(fill, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(fill, b"x" * 4096)
+    os.set_blocking(fill, True)
+    os.mkfifo(schema := work / "schema")
+    process = subprocess.Popen(
+        [*AGENT, "run", "-o", "stream-json", "--json-schema", str(schema), "hi"],
+        env=agent_env(), cwd=work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=fill,
+    )  # fmt: skip
+    os.close(fill)
+    held = os.open(schema, os.O_WRONLY)  # returns when the run reads it
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    rest, _ = process.communicate(timeout=8)
+    os.close(held)
+    os.close(full)
+    assert (json.loads(first)["subtype"], rest, process.returncode) == ("cancelled", b"", 143)
 
 
 @pytest.mark.spec("CAN-13")
