@@ -42,7 +42,6 @@ from agentcli.store.catalogue.catalogue import (
     CatalogueEntry,
     IndexedText,
     SearchHit,
-    searchable_texts,
 )
 from agentcli.store.codec import MalformedBody, NewerBody, to_column
 from agentcli.store.disk import (
@@ -368,7 +367,7 @@ class SessionFiles:
         if SESSION_ID.fullmatch(wanted) and (self.directory / f"{wanted}{SUFFIX}").exists():
             return wanted
         if await self._catch_up():
-            titles = await self.catalogue.titles()
+            titles = await self.catalogue.called(wanted)
         else:
             titles = {info.id: info.title for info in await self.list()}
         folded = wanted.casefold()
@@ -477,6 +476,8 @@ class SessionFiles:
     def _in_order(self, entries: Mapping[str, CatalogueEntry]) -> Sequence[SessionInfo]:
         infos = (
             with_true_status(entry.info, self.directory / f"{name}{SUFFIX}", own=False, live=False)
+            if entry.info.status is SessionStatus.RUNNING
+            else entry.info
             for name, entry in entries.items()
         )
         return sorted(infos, key=lambda info: (info.updated_at, info.id), reverse=True)
@@ -511,7 +512,9 @@ class SessionFiles:
                 loaded = read_session(self.directory / f"{session_id}{SUFFIX}", hidden=True)
             except StoreError:
                 continue
-            texts = searchable_texts(stored for stored in loaded.messages if stored.seq > last)
+            texts = reads.searchable_texts(
+                stored for stored in loaded.messages if stored.seq > last
+            )
             reached = loaded.messages[-1].seq if loaded.messages else 0
             found.append(IndexedText(session_id, stamp, reached, texts))
         return found

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentcli.domain.messages import ToolResult, Usage
+from agentcli.domain.messages import AssistantMessage, Message, ToolResult, Usage
 from agentcli.domain.ports import RunStatus, ToolRun
 from agentcli.domain.session import (
     KeptEvent,
@@ -34,6 +34,7 @@ CRASH_DETAIL = "it stopped without warning: a crash, a kill or a power loss"
 SUBAGENT_KEY = "subagent"
 """Whose session it is, where it is not the user's: see ``SessionInfo.agent``."""
 IMPORTED_KEY = "imported"
+MAX_INDEXED_CHARACTERS = 100_000
 _MOST = 1 << 53  # sums of them fit into what SQLite adds up
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display, line, outcome"
@@ -255,3 +256,18 @@ def read_events(db: sqlite3.Connection) -> Sequence[KeptEvent]:
     return [
         KeptEvent(moment(at), str(kind), json.loads(from_column(data))) for at, kind, data in rows
     ]
+
+
+def searchable_texts(messages: Iterable[StoredMessage]) -> list[tuple[int, str]]:
+    """What can be found of ``messages``, by their seqs."""
+    texts = ((stored.seq, _searchable(stored.message)) for stored in messages)
+    return [(seq, text) for seq, text in texts if text]
+
+
+def _searchable(message: Message) -> str:
+    """What users may look for: what was said and what tools printed; not the thinking."""
+    text = message.text
+    if isinstance(message, AssistantMessage):
+        calls = (" ".join(map(str, call.arguments.values())) for call in message.tool_calls)
+        text = "\n".join((text, *calls))
+    return text[:MAX_INDEXED_CHARACTERS].encode(errors="replace").decode().strip()

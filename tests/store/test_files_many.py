@@ -75,6 +75,19 @@ def test_the_newest_are_told_by_the_catalogue_and_their_files_alone(
 
 
 @pytest.mark.spec("SCALE-6")
+def test_a_name_means_the_same_however_many_there_are(any_files: SessionFiles) -> None:
+    named = make(any_files, "Straße", session_id="0298aaaa-0000-7000-8000-00000000abcd")
+    for name in ("Straße", "strasse", "0298A", "ABCD", named):
+        assert now(any_files.resolve(f" {name} ")) == named
+    with pytest.raises(SessionNotFound, match="fits 8 sessions"):
+        now(any_files.resolve("01"))
+    for name in ("", "bcd", "\ud800", "\0", "strass", "%", "0298a*"):
+        with pytest.raises(SessionNotFound, match="no session"):
+            now(any_files.resolve(name))
+    assert any_files.catalogue.losses == 0
+
+
+@pytest.mark.spec("SCALE-6")
 def test_names_are_not_even_read_while_the_directory_is_as_it_was(
     files: SessionFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

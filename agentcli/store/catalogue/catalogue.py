@@ -26,8 +26,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentcli.domain.messages import AssistantMessage, Message, Usage
-from agentcli.domain.session import AFTER_ALL, Origin, SessionInfo, SessionStatus, StoredMessage
+from agentcli.domain.messages import Usage
+from agentcli.domain.session import AFTER_ALL, Origin, SessionInfo, SessionStatus
 from agentcli.domain.values import frozen
 from agentcli.store import disk
 from agentcli.store.codec import from_column, to_column, to_json
@@ -48,7 +48,6 @@ _IDS_PER_QUERY = 500
 LOG = logging.getLogger(__name__)
 
 VERSION = 6
-MAX_INDEXED_CHARACTERS = 100_000
 MESSAGES_PER_INSERT = 200
 MAX_RANKED = 2_000
 _WORDS_OF_DAMAGE = (
@@ -219,10 +218,18 @@ class Catalogue:
         query = "SELECT id FROM session"
         return await self._all(query, lambda rows: {row[0] for row in rows}, set())
 
-    async def titles(self) -> Mapping[str, str]:
-        """The titles of all sessions by id, the newest first."""
-        query = "SELECT id, title FROM session ORDER BY updated_at DESC, id DESC"
-        return await self._all(query, lambda rows: {str(i): from_column(t) for i, t in rows}, {})
+    async def called(self, name: str) -> Mapping[str, str]:
+        """The titles by id of what ``name`` may mean, newest first: a title, an id's start or end.
+
+        A title in upper or lower case.
+        """
+        query = (
+            "SELECT id, title FROM session WHERE folded(title) = ?1 OR substr(id, -length(?1)) = ?1"
+            " OR substr(id, 1, length(?1)) = ?1 ORDER BY updated_at DESC, id DESC"
+        )
+        return await self._all(
+            query, lambda rows: {str(i): from_column(t) for i, t in rows}, {}, _folded(name)
+        )
 
     async def seen(self) -> SeenDirectory:
         """What the cache was last brought up to date with."""
@@ -414,11 +421,13 @@ class Catalogue:
         """What ``body`` returns; ``otherwise`` without a file or when it cannot be read."""
         return await self._use(body, otherwise, writing=False)
 
-    async def _all(self, query: str, make: Callable[[Iterable[Any]], T], nothing: T) -> T:
+    async def _all(
+        self, query: str, make: Callable[[Iterable[Any]], T], nothing: T, *values: str | bytes
+    ) -> T:
         """What ``make`` makes of the rows."""
 
         async def read(db: Connection) -> T:
-            return make(await db.execute_fetchall(query))
+            return make(await db.execute_fetchall(query, values))
 
         return await self._read(read, nothing)
 
@@ -551,19 +560,8 @@ async def _has_index(db: Connection) -> bool:
     return "fts5" in await value(db, "SELECT sql FROM sqlite_schema WHERE name = 'words'")
 
 
-def searchable_texts(messages: Iterable[StoredMessage]) -> list[tuple[int, str]]:
-    """What can be found of ``messages``, by their seqs."""
-    texts = ((stored.seq, _searchable(stored.message)) for stored in messages)
-    return [(seq, text) for seq, text in texts if text]
-
-
-def _searchable(message: Message) -> str:
-    """What users may look for: what was said and what tools printed; not the thinking."""
-    text = message.text
-    if isinstance(message, AssistantMessage):
-        calls = (" ".join(map(str, call.arguments.values())) for call in message.tool_calls)
-        text = "\n".join((text, *calls))
-    return text[:MAX_INDEXED_CHARACTERS].encode(errors="replace").decode().strip()
+def _folded(text: Any) -> str | bytes:
+    return to_column(from_column(text).casefold())
 
 
 def _row(entry: CatalogueEntry) -> tuple[object, ...]:
@@ -664,6 +662,7 @@ async def _opened(path: Path) -> AsyncIterator[Connection]:
         db = sqlite3.connect(
             path, timeout=STATEMENT_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
+        db.create_function("folded", 1, _folded, deterministic=True)
         opened.append(db)
         return db
 
