@@ -97,6 +97,8 @@ _NAMES_ONLY = frozenset(
     }
 )  # fmt: skip
 _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "jq"})
+_LEAVES_OUT = frozenset({"--exclude", "--exclude-dir"})
+_IS_NOT = re.compile(r"(?:!|-not)-(?:i?name|i?path|wholename)")  # of find
 _HANDS_ON = frozenset({"xargs", "parallel", "read"})
 _MOST_MATCHES = 200
 _SET = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^]])*\]")
@@ -125,12 +127,23 @@ def credentials_read(
         (expanded(unquoted(found[1])) or "", text)
         for found in _FED_BY.finditer(text[:_LONGEST_LOOSE])
     )
-    named = dict(islice(((name, part) for name, part in chain(fed, said) if name), _MOST_NAMES))
+    looped = (
+        (expanded(unquoted(source)) or "", text)
+        for loop in parsed.loops
+        if any(loop.start < each.at < loop.end and _reads_unknown(each) for each in commands)
+        for source in loop.sources
+    )
+    found_names = ((name, part) for name, part in chain(fed, looped, said) if name)
+    named = dict(islice(found_names, _MOST_NAMES))
     known = ((name, part) for name, part in named.items() if "\0" not in name)
     paths = ((path, part) for name, part in known for path in places_of(name, starts))
     for path, part in islice(paths, _MOST_READ):
         if found := credential_place(_matches_of(path), free):
             yield Danger(f"{found} holds credentials", part, is_destructive=False)
+
+
+def _reads_unknown(command: SimpleCommand) -> bool:
+    return None in command.words and command.words[0] not in _NAMES_ONLY
 
 
 def _matches_of(path: Path) -> Sequence[Path]:
@@ -152,11 +165,16 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
     if program in _NAMES_ONLY and not hands_on and "-exec" not in words:
         return
     skips = program in _PATTERN_FIRST and not {"-e", "-f", "--regexp", "--file"} & set(words)
-    for word in words[1:]:
-        if word is None:
+    for at, word in enumerate(words[1:]):
+        if (
+            word is None
+            or words[at] in _LEAVES_OUT
+            or _IS_NOT.fullmatch(f"{words[at - 1]}{words[at]}")
+        ):
             continue
         if word.startswith("-"):
-            yield word.partition("=")[2]
+            option, _, value = word.partition("=")
+            yield "" if option in _LEAVES_OUT else value
         elif skips:
             skips = False
         else:

@@ -34,7 +34,7 @@ from agentcli.policy.places import (
     protected_place,
     starts_of,
 )
-from agentcli.policy.read_only import is_read_only
+from agentcli.policy.read_only import SEARCHES, is_read_only
 from agentcli.policy.rules import (
     Subject,
     covering,
@@ -137,6 +137,15 @@ class _Judged:
         if self.asks_for is not None:
             return self.asks_for
         return Access.READ_ONLY if self.effect is Effect.READ else Access.INSIDE
+
+    @property
+    def searches_credential(self) -> str:
+        """The credential that a command would come across in its search; empty: none."""
+        if not (self.is_command and SEARCHES.search(self.subject.text or "")):
+            return ""
+        from agentcli.policy.searches import credential_met
+
+        return credential_met(self.subject.parsed, self.place.workspace.cwd)
 
     def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
         return Decision(answer, reason, rule, self.effect)
@@ -304,7 +313,8 @@ def _by_mode(judged: _Judged) -> Decision | None:
             reason = "an MCP server does it, and says that it only reads"
         return judged.because(Answer.ASK, reason)
     is_auto = policy.mode is PermissionMode.AUTO
-    if is_auto and judged.is_command and policy.contained and judged.effect is Effect.EXEC:
+    is_contained = judged.is_command and policy.contained and judged.effect is Effect.EXEC
+    if is_auto and is_contained and not judged.searches_credential:
         return judged.because(Answer.ALLOW, "the sandbox contains it")
     edits_are_free = bool(call.paths) and (is_auto or policy.mode is PermissionMode.ACCEPT_EDITS)
     if judged.effect is Effect.EXEC or (judged.effect is Effect.WRITE and not edits_are_free):
@@ -323,7 +333,9 @@ def _asks_to_run(judged: _Judged) -> Decision:
     decision = judged.because(Answer.ASK, reason)
     if not judged.is_command:
         return decision
-    decision = replace(decision, auto_frees=judged.place.policy.contained)
+    if found := judged.searches_credential:
+        decision = replace(decision, reason=f"it would also read {found}, which holds credentials")
+    decision = replace(decision, auto_frees=judged.place.policy.contained and not found)
     parsed = judged.subject.parsed
     if not parsed.understood:
         return replace(

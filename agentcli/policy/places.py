@@ -10,11 +10,12 @@ may take for harmless.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from agentcli.domain.obeyed import has_obeyed
@@ -85,6 +86,7 @@ _SECRET_PAIRS = frozenset(
         (".mozilla", "firefox"), ("etc", "shadow"), ("etc", "gshadow"), ("etc", "sudoers"),
     }
 )  # fmt: skip
+_MAY_BE_SECRET = _SECRET_FILES | _SECRET_DIRECTORIES | {last for _, last in _SECRET_PAIRS}
 _MAX_SEEN = 5_000
 _SEEN_DEPTH = 8
 _NOT_SEARCHED = frozenset({".git", "node_modules", "__pycache__", "target", ".venv", "venv"})
@@ -134,25 +136,29 @@ def _is_own_environment(path: Path, workspace: Workspace) -> bool:
     return named and workspace.contains(path) and not credential_place((real.parent,))
 
 
-def credential_below(path: Path) -> str:
-    """One that lies at or below ``path``, as far as a bounded look finds it; empty: none."""
-    waiting, seen = [(path, 0)], 0
-    while waiting and seen < _MAX_SEEN:
-        directory, depth = waiting.pop(0)
-        if found := credential_place((directory,)):
-            return found
-        try:
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    seen += 1
-                    if found := _credential(Path(entry.path)):
-                        return found
-                    goes_on = depth < _SEEN_DEPTH and entry.name not in _NOT_SEARCHED
-                    if goes_on and entry.is_dir(follow_symlinks=False):
-                        waiting.append((Path(entry.path), depth + 1))
-        except OSError:
-            continue
-    return ""
+def credentials_below(path: Path) -> Iterator[Path]:
+    """Those that lie at or below ``path``, as far as a bounded look finds them.
+
+    A directory of credentials stands for what is in it.
+    """
+    if credential_place((path,)):
+        yield path
+        return
+    waiting, seen = [(str(path), 0)], 0
+    for directory, depth in waiting:
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            for entry in islice(entries, _MAX_SEEN - seen):
+                seen += 1
+                name = entry.name
+                lower = name.casefold().rstrip(". ") if name.isascii() else plain_name(name)
+                may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
+                goes_on = depth < _SEEN_DEPTH and name not in _NOT_SEARCHED
+                if may_be and _credential(Path(entry.path)):
+                    yield Path(entry.path)
+                elif goes_on and entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, depth + 1))
+        if seen >= _MAX_SEEN:
+            return
 
 
 def _credential(path: Path) -> str:

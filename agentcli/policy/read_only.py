@@ -25,7 +25,7 @@ from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import ParsedCommand, Redirection, SimpleCommand, unquote
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.bash_wrappers import look_through
-from agentcli.policy.places import credential_below, without_braces
+from agentcli.policy.places import credentials_below, without_braces
 from agentcli.policy.read_only_programs import (
     STRICT,
     WIDE,
@@ -91,6 +91,8 @@ _TOP_LEVEL = "git rev-parse --show-toplevel"
 _GIVEN = "./given"
 _IFS = re.compile(r"IFS=(?:[^$`\s\"'\\]{0,8}|\"[^$`\"\\]{0,8}\"|\$?'[^']{0,8}')")  # of "read" alone
 _PRINTS_OTHERS = frozenset({"-printf", "-ls"})
+SEARCHES = re.compile(r"grep|find|ls-files|\b(?:rg|ag|ack|fd|ls|diff)\b")
+"""A command without any of these is no search."""
 _SPLITS = re.compile(r"[\s'\"\\]")
 _GIVES_FILES = re.compile(r"find|fd|fdfind|ls|rg|grep|git")
 
@@ -112,6 +114,11 @@ def is_read_only(
     cwd = workspace.cwd
     if not (cwd.is_dir() and workspace.contains(cwd)):
         return False
+    if SEARCHES.search(command):
+        from agentcli.policy.searches import credential_met
+
+        if credential_met(parsed, cwd):
+            return False
     reader = _Reader(workspace, search_path, contained, parsed, (cwd,))
     return reader.reads_all()
 
@@ -280,7 +287,7 @@ class _Reader:
     def _holds_credential(self, names: Sequence[str]) -> bool:
         """Whether there is one at or below these places of the workspace."""
         return any(
-            credential_below(replace(self.workspace, cwd=each).resolve(name))
+            any(credentials_below(replace(self.workspace, cwd=each).resolve(name)))
             for each in self.directories
             for name in names
             if name not in {"-", UNKNOWN}
@@ -341,39 +348,10 @@ class _Reader:
             return False
         if tells_version(words, contained=self.contained):
             return True
-        searches = name in {"grep", "rg", *HELPERS} or "-exec" in words
-        if searches and self._looks_everywhere(words):
-            return False
         if special := (WIDE if self.contained else STRICT).get(name):
             return special(words, self.may_read)
         spec = spec_of(name)
         return spec is not None and self._fits(words, spec)
-
-    def _looks_everywhere(self, words: Sequence[str]) -> bool:
-        """Whether it would look into credentials that it does not name."""
-        options = "".join(word for word in words if re.fullmatch(r"-[A-Za-z.]+", word))
-        if words[0] == "rg":
-            deep = "." in options or options.count("u") > 1 or "--hidden" in words
-        elif words[0] == "find":
-            deep = True
-        else:
-            deep = bool({"r", "R"} & set(options)) or any(
-                word.startswith(("--recursive", "--dereference-r")) for word in words
-            )
-        if not deep:
-            return False
-        names = [word for word in words[1:] if not word.startswith("-")]
-        places = [name for name in names if self._is_directory(name)]
-        return self._holds_credential(places or ["."])
-
-    def _is_directory(self, name: str) -> bool:
-        if UNKNOWN in name:
-            return False
-        places = (replace(self.workspace, cwd=each) for each in self.directories)
-        try:
-            return any(place.resolve(name).is_dir() for place in places)
-        except (OSError, RuntimeError, ValueError):
-            return False
 
     def _given_files(self, words: Sequence[str], command: SimpleCommand) -> bool:
         """``find … | xargs grep x``: files of the workspace, for a program that only reads."""
@@ -395,7 +373,7 @@ class _Reader:
         if not program or program[0] not in HARMLESS_WITH_ANY_OPTION:
             return False
         root = str(self.workspace.root)
-        if self._holds_credential([root]) or not _GIVES_FILES.fullmatch(given[0] or ""):
+        if not _GIVES_FILES.fullmatch(given[0] or ""):
             return False
         # what is given may be a link, or a name that xargs takes for several
         is_safe = self.contained or (

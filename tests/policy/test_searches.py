@@ -1,0 +1,80 @@
+"""Searches that would come across credentials which they do not name (SEC-3)."""
+
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.ports import PermissionMode
+from agentcli.domain.tools import Asks, ToolDefinition, Workspace
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Policy, parse_rule
+from agentcli.policy.judge import judge
+
+BASH = ToolDefinition("bash", "Run", "runs", {}, Asks.ANYTHING, "shell")
+
+MEETS = (
+    "grep -r KEY .", "grep -rnA3 KEY", "grep -Rn KEY ./*", "rgrep KEY", "grep --recursive KEY $PWD",
+    "grep -d recurse KEY .", "timeout 5 grep -rn KEY .", "cd src && grep -rn KEY ..", "grep -rn KEY $X",
+    "bash -c 'grep -r KEY .'", "grep -rn --include='*env*' KEY .", "grep -rn --exclude=.envrc KEY .",
+    "rg -uuu KEY", "rg -u -u KEY", "rg --hidden KEY", "rg -. KEY", "rg -g '*env*' KEY", "rg -ng '*' KEY",
+    "rg --glob='{*.py,.e*}' KEY", "ag --hidden KEY", "ag -nu KEY", "ack KEY", "diff -rN . /tmp/none",
+    "git grep --no-index KEY", "git grep --untracked KEY", "git ls-files -o | xargs cat",
+    "find . -exec grep KEY {} +", "find . -type f | xargs grep KEY", "find . -type f -print0 | xargs -0 cat",
+    "find . -exec sh -c 'cat \"$1\"' _ {} \\;", "find . -name '*.py' -o -type f -exec cat {} +",
+    "find . ! -name '*.py' -type f -exec cat {} +", "find . -name '*env*' | xargs -n1 head",
+    'find . -type f | while read f; do cat "$f"; done', "for f in $(find . -type f); do sed -n p $f; done",
+    "cat $(find . -type f)", "ls -A | xargs cat", "cat $(ls -a)", "fd -H -x cat", "rg --files -uu | xargs cat",
+    "for f in .e*; do cat $f; done", "find deep -type f | parallel cat",
+)  # fmt: skip
+ORDINARY = (
+    "rg KEY", "rg -u KEY src", "rg -g '*.py' KEY", "rg --files --hidden", "rg --hidden -g '!.env' -g '!deep' KEY",
+    "grep -rn KEY src", "grep -rn KEY src/", "grep -rn KEY src README.md", "grep -n KEY src/a.py",
+    "grep -rn --include='*.py' KEY .", "grep -rn --include=*.{py,md} KEY .", "grep -rn KEY README.md",
+    "grep -rn --exclude=.env --exclude-dir=deep KEY .", "cd src && grep -rn KEY .", "ag KEY", "git grep KEY",
+    "find . -name '*.py' -exec grep -n KEY {} +", "find . -name '*.py' -o -name '*.md' | xargs grep KEY",
+    "find . -path ./deep -prune -o -name '*.py' -print | xargs cat", "find . -type f | xargs wc -l",
+    "find . -type f -not -name '.e*' -not -path './deep/*' -exec grep KEY {} +", "find . -type f | head -20",
+    "find src -type f | xargs cat", "ls -la | head", "ls | xargs cat",
+    "git ls-files | xargs grep KEY", "for f in src/*; do head -3 $f; done", "fd -H -e py -x cat", "pytest -q",
+)  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> CallPlace:
+    root = tmp_path / "w"
+    for name in ("src/a.py", "README.md", ".env", "deep/er/.env.local"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("KEY=1\n")
+    policy = Policy(PermissionMode.AUTO, contained=True)
+    return CallPlace(Workspace(root, root), policy)
+
+
+@pytest.mark.spec("SEC-3")
+def test_in_auto_a_search_that_would_show_a_credential_asks_and_an_ordinary_one_does_not(
+    place: CallPlace,
+) -> None:
+    said = {text: judge(CallFacts(BASH, {"command": text}), place) for text in (*MEETS, *ORDINARY)}
+    assert [text for text in MEETS if said[text].answer is not Answer.ASK] == []
+    assert [text for text in ORDINARY if said[text].answer is not Answer.ALLOW] == []
+    first = said["grep -r KEY ."]
+    assert (first.reason, first.auto_frees) == (
+        "it would also read .env, which holds credentials", False
+    )  # fmt: skip
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_rule_frees_such_a_search_and_without_a_credential_it_is_free(place: CallPlace) -> None:
+    policy = Policy(
+        PermissionMode.AUTO,
+        contained=True,
+        allow=(parse_rule("bash(grep *)"),),
+    )
+    call = CallFacts(BASH, {"command": "grep -r KEY ."})
+    assert judge(call, CallPlace(place.workspace, policy)).answer is Answer.ALLOW
+    for name in (".env", "deep/er/.env.local"):
+        (place.workspace.root / name).unlink()
+    said = [
+        text
+        for text in MEETS
+        if judge(CallFacts(BASH, {"command": text}), place).answer is Answer.ASK
+    ]
+    assert said == []
