@@ -25,6 +25,7 @@ from agentcli.cli.argv import (
 from agentcli.headless.signals import StoppedEarly, raise_on_signals
 from agentcli.headless.streams import (
     argument_text,
+    forget_typed_ahead,
     prepare_standard_streams,
     silence,
     write_error_line,
@@ -117,6 +118,8 @@ def _failed(argv: list[str], error: Exception) -> int:
     known = _parse_error(error) or as_agent_error(error)
     log_error(known, error)
     know_stored()
+    if sort_arguments(argv).command in {"chat", "resume"}:
+        forget_typed_ahead()
     message = shown(one_line(str(known)))
     if wants_result(argv):
         from agentcli.headless.result import write_failure

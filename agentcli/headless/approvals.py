@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.headless.streams import is_terminal, write_error_line
+from agentcli.headless.streams import forget_typed_ahead, is_terminal, write_error_line
 
 if TYPE_CHECKING:
     from agentcli.domain.ports import Approver
@@ -68,7 +67,7 @@ class AtTerminal:
     async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         from agentcli.ui.exact import detail_of, exact_line
 
-        _forget_typed_ahead()
+        forget_typed_ahead()
         detail = detail_of(request)
         write_error_line(f"\n{exact_line(request.summary)} - {exact_line(request.reason)}")
         for line in detail.lines:
@@ -120,14 +119,6 @@ def _question(request: ApprovalRequest, *, is_cut: bool) -> str:
         head += f", a = {AUTO_OFFER}"
     view = ", v = view all of it first" if is_cut else ""
     return f"{head}{view}, anything else = no, and the model reads it"
-
-
-def _forget_typed_ahead() -> None:
-    """What was typed before the question appeared is no answer to it."""
-    import termios
-
-    with suppress(OSError, termios.error):
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _read_line() -> str:

@@ -53,6 +53,17 @@ def is_terminal(stream: IO[str] | None) -> bool:
         return False
 
 
+def forget_typed_ahead() -> None:
+    """What was typed on the terminal and not read yet is for nobody, the user's shell least."""
+    import termios
+
+    try:
+        if os.tcgetpgrp(_STDIN_FD) == os.getpgrp():  # a job in the background would be stopped
+            termios.tcflush(_STDIN_FD, termios.TCIFLUSH)
+    except (OSError, termios.error):
+        pass  # no terminal
+
+
 def write_out(text: str) -> None:
     """Write to stdout and flush; raises ``BrokenPipeError`` when the reader is gone."""
     try:

@@ -54,7 +54,13 @@ async def run_chat(
     terminal = Terminal(settings.theme, screen_reader=settings.screen_reader)
     try:
         with terminal.in_use():
-            return await _Chat(sessions, user, terminal).run(first_prompt, pick_first=pick_first)
+            try:
+                return await _Chat(sessions, user, terminal).run(
+                    first_prompt, pick_first=pick_first
+                )
+            except Exception:
+                terminal.give_up_typed()
+                raise
     finally:
         terminal.close()
 

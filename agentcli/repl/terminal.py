@@ -27,6 +27,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from agentcli.ui.frame import ALL_ROWS
 from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.rows import Rows
+from agentcli.ui.sanitize import reveal
 from agentcli.ui.screen import Screen, TerminalWriter
 from agentcli.ui.theme import SPOKEN, Theme, theme_for
 
@@ -244,6 +245,13 @@ class Terminal:
         store_typeahead(self.input, early)
         if early and self.theme.live:
             self._take_back(early)
+
+    def give_up_typed(self) -> None:
+        """Say what was typed for a chat that does not begin; the shell does not get it."""
+        keys = get_typeahead(self.input) + self.input.read_keys()
+        text = "".join("\n" if key.key == Keys.ControlM else key.data for key in keys)
+        for line in filter(None, text.splitlines()):
+            self.screen.print_block([f"Not sent: {reveal(line)}"], gap=False)
 
     def _take_back(self, echoed: list[KeyPress]) -> None:
         """Erase what the terminal has echoed: it will stand in the input."""

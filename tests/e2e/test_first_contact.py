@@ -12,6 +12,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from tests.support.pty_driver import Terminal
+
 # forking a process that has threads warns from Python 3.12 on; the child only calls exec
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -100,3 +102,20 @@ def test_the_start_says_where_one_is_and_which_instructions_were_read(tmp_path: 
     person.expect(r"anthropic/claude-\S+ answers from now on")
     person.expect(PROMPT)
     person.sendcontrol("d")
+
+
+@pytest.mark.spec("UI-3", "OPS-1")
+@pytest.mark.parametrize("wrong", ["-m sonet", "-C nowhere"])
+def test_what_is_typed_for_a_chat_that_does_not_begin_is_not_run_by_the_shell(
+    tmp_path: Path, wrong: str
+) -> None:
+    script = (
+        f"read go; '{sys.executable}' -m agentcli {wrong}; echo it has ended;"
+        ' read -r line; echo "the shell has read <$line>"'
+    )
+    with Terminal(["/bin/sh", "-c", script], {**os.environ, "NO_COLOR": "1"}, tmp_path) as shell:
+        shell.send("go\rdelete the old logs\r")
+        shell.wait_for(re.compile(r"(?s)error: .*it has ended"))
+        assert shell.text().count("delete the old logs") == 1  # nothing that was typed is lost
+        shell.line("ls")
+        shell.wait_for("the shell has read <ls>")
