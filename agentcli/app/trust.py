@@ -39,6 +39,13 @@ _STATIC = frozenset(
     {"ruff", "gofmt", "shfmt", "shellcheck", "clang-format", "taplo", "hadolint"}
     | {"yamllint", "typos", "codespell", "sed", "xmllint", "stylua", "buildifier"}
 )
+_SERVER_WORDS = {
+    "url": "is called at",
+    "env": "variable",
+    "headers": "header",
+    "headersHelper": "command that prints headers",
+    "cwd": "directory",
+}
 _WORDS = {
     Standing.UNKNOWN: "Not decided yet, so its own files are ignored",
     Standing.TRUSTED: "Trusted",
@@ -260,9 +267,32 @@ def project_lines(project: Project) -> list[str]:
 
 
 def _server_lines(project: Project) -> Iterator[str]:
-    """Each MCP server as it is written: what would be started, and who called (MCP-3)."""
+    """Each MCP server: what would be started or called, and all else that it says (MCP-3)."""
     for name, entry in project.servers.items():
-        yield f"MCP server {name}: {json.dumps(entry, ensure_ascii=False, sort_keys=True)}"
+        said = dict(entry) if isinstance(entry, Mapping) else {"entry": entry}
+        command = [said.get("command"), *_listed(said.get("args", []))]
+        if all(isinstance(word, str) for word in command):
+            import shlex  # where there is something to quote
+
+            said = {"runs": shlex.join(map(str, command))} | said
+            del said["command"]
+            said.pop("args", None)
+        elif "url" in said:
+            said = {"url": said["url"]} | said
+        rows = []
+        for key, value in said.items():
+            inner = value.items() if isinstance(value, Mapping) else [("", value)]
+            what = _SERVER_WORDS.get(key, key)
+            rows += [f"{what} {one}".rstrip() + f": {_plain(text)}" for one, text in inner]
+        yield f"MCP server {name} " + "\n".join(rows)
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _file_lines(project: Project) -> Iterator[str]:

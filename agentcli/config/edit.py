@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from agentcli.config.paths import Paths, write
 from agentcli.config.settings import (
-    all_names,
     find_key,
     leaves,
     mistakes_in,
@@ -182,7 +181,7 @@ def _write_rules(paths: Paths, changed: Mapping[str, Sequence[str]]) -> None:
 
 
 def unknown_key(name: str) -> UsageError:
-    """The error for a key that does not exist: near names, else all of them."""
+    """The error for a key that does not exist, with near names."""
     if split_key(name)[:1] == ("hooks",):
         return UsageError("hooks are not set one by one", 'write them with "agent config edit"')
     if split_key(name)[:1] == ("mcp",):
@@ -190,7 +189,7 @@ def unknown_key(name: str) -> UsageError:
     if split_key(name)[:1] == ("checks",):
         return UsageError("checks are not set one by one", 'write them with "agent config edit"')
     near = near_names(split_key(name))
-    advice = f"did you mean {' or '.join(near)}?" if near else "keys: " + ", ".join(all_names())
+    advice = f"did you mean {' or '.join(near)}?" if near else "all keys: agent config show"
     return UsageError(f"unknown key {name}", advice)
 
 

@@ -183,6 +183,7 @@ KEYS: Mapping[str, Key] = {
 
 TABLES: Mapping[str, Mapping[str, Key]] = {"providers": PROVIDER_KEYS, "models": MODEL_KEYS}
 _NAMED_DEPTH = 3
+_SHORTEST_WORD = 4
 
 
 def find_key(path: tuple[str, ...]) -> Key | None:
@@ -198,13 +199,16 @@ def all_names() -> list[str]:
 
 
 def near_names(path: tuple[str, ...]) -> list[str]:
-    """Keys like ``path``, best first; empty when nothing is like it."""
+    """Up to three keys like ``path``, best first, else some that hold its last word."""
     from difflib import get_close_matches
 
     if len(path) == _NAMED_DEPTH and path[0] in TABLES:
         near = get_close_matches(path[2], list(TABLES[path[0]]), n=3, cutoff=0.5)
         return [".".join((*path[:2], name)) for name in near]
-    return get_close_matches(".".join(path), all_names(), n=3, cutoff=0.6)
+    names = all_names()
+    near = get_close_matches(".".join(path), names, n=3, cutoff=0.6)
+    is_word = len(path[-1]) >= _SHORTEST_WORD
+    return near or [name for name in names if is_word and path[-1] in name][:3]
 
 
 # --- what is set ------------------------------------------------------------------------------

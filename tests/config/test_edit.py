@@ -70,7 +70,9 @@ def test_values_of_every_kind_are_read_back(
     ("key", "text", "told"),
     [
         ("modle", "x", "did you mean model?"),
-        ("nothing.like.it", "x", "keys: model"),
+        ("nothing.like.it", "x", "all keys: agent config show"),
+        ("timeout", "3", "did you mean providers.NAME.first_token_timeout_s or"),
+        ("keys.xx", "alt-x", "unknown key keys.xx - did you mean keys."),
         ("theme", "pink", "one of auto, dark, light"),
         ("max_steps", "many", "a whole number"),
         ("providers.x.base_url", "nowhere", "http://"),

@@ -69,7 +69,9 @@ def trust(paths: Paths, repo: Path) -> None:
 def test_a_repositorys_servers_wait_for_trust_and_a_change_asks_again(
     paths: Paths, repo: Path
 ) -> None:
-    put(repo / ".mcp.json", {"db": {"command": "node", "args": ["./db.js"], "env": {"A": "1"}}})
+    entry = {"command": "node", "args": ["./db.js", "a b"], "env": {"A": "1"}}
+    api = {"type": "http", "url": "https://a.example/mcp", "headers": {"X-Key": "${TEAM}"}}
+    put(repo / ".mcp.json", {"db": entry, "api": api, "odd": {"args": 7, "command": "x"}})
     assert found(paths, repo).servers == ()
     env = {"HOME": str(paths.config_dir)}
     _, notices = trusted_project(paths, find_project(repo, env, ()))
@@ -77,7 +79,11 @@ def test_a_repositorys_servers_wait_for_trust_and_a_change_asks_again(
     project = find_project(repo, env, ())
     assert project is not None
     shown = "\n".join(project_lines(project))
-    assert 'MCP server db: {"args": ["./db.js"], "command": "node", "env": {"A": "1"}}' in shown
+    assert "  MCP server db runs: node ./db.js 'a b'\n      variable A: 1\n" in shown
+    called = "  MCP server api is called at: https://a.example/mcp\n      type: http\n"
+    assert called + "      header X-Key: ${TEAM}\n" in shown
+    assert shown.endswith("  MCP server odd args: 7\n      command: x")
+    put(repo / ".mcp.json", {"db": {"command": "node", "args": ["./db.js"], "env": {"A": "1"}}})
     trust(paths, repo)
     (server,) = found(paths, repo).servers
     assert (server.scope, server.cwd) == (ServerScope.PROJECT, str(repo))
