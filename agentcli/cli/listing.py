@@ -64,10 +64,13 @@ def _json(value: object) -> str:
 
 
 def print_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str] = ()
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    less: Sequence[str] = (),
+    readable: int = _READABLE,
 ) -> None:
     """Aligned columns, on a terminal made to fit; in a pipe nothing is cut."""
-    write_out(table(head, rows, less, width=_width()))
+    write_out(table(head, rows, less, width=_width(), readable=readable))
 
 
 def _width() -> int:
@@ -75,18 +78,24 @@ def _width() -> int:
 
 
 def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str] = (), *, width: int = 0
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    less: Sequence[str] = (),
+    *,
+    width: int = 0,
+    readable: int = _READABLE,
 ) -> str:
     """``rows`` under ``head``; ``width`` 0 means as wide as it gets.
 
     Where ``width`` is too small, ids are their last part (which names a session as well), columns
-    of ``less`` are left out, the first of them first, and then the widest columns are cut.
+    of ``less`` are left out, the first of them first, until each other one has ``readable`` columns
+    of the terminal or all that it needs; then the widest are cut.
     """
     columns = [[clean_line(cell) for cell in column] for column in zip(head, *rows, strict=True)]
     if width and _breadth(columns) > width:
         columns = [[_UUID.sub(r"\1", cell) for cell in column] for column in columns]
         for name in less:
-            if _breadth(columns, _READABLE) > width:
+            if _breadth(columns, readable) > width:
                 columns = [column for column in columns if column[0] != name]
         most = max(map(_size, columns))
         while most > _NARROWEST and _breadth(columns, most) > width:

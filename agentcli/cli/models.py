@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentcli.domain.ports import ModelInfo
 
 _THOUSAND, _MILLION = 1000, 1_000_000
+_LONG_NAME = 36  # few are longer; a name that is cut cannot be given to -m
 
 
 class ModelsOptions(FormatOption):
@@ -73,7 +74,7 @@ def models(options: ModelsOptions) -> int:
         for row in rows
     ]
     head = ("", "MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY")
-    print_table(head, lines, less=("OUTPUT", "WINDOW", "$/M IN", "$/M OUT", "READY"))
+    print_table(head, lines, ("OUTPUT", "WINDOW", "$/M IN", "$/M OUT", "READY"), _LONG_NAME)
     said = "* the default; any PROVIDER/MODEL that a provider offers can be used"
     if wanted and not rows:
         said = f"no known model has {options.text!r} in its name; all: agent models"

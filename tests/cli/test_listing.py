@@ -47,3 +47,12 @@ def test_wide_characters_take_two_columns(width: int) -> None:
 def test_a_table_with_no_row_or_with_little_in_it_is_left_alone() -> None:
     assert table(("NAME", "STATE"), [], width=40) == "NAME  STATE\n"
     assert table(("A", "B"), [("\x1b[31mx", "")], width=4) == "A  B\nx\n"
+
+
+@pytest.mark.spec("CLI-9")
+def test_a_name_that_has_to_be_read_whole_outlives_the_columns_beside_it() -> None:
+    rows = [("anthropic/claude-opus-4-20250514", "200k", "yes")]
+    head, less = ("MODEL", "WINDOW", "READY"), ("WINDOW", "READY")
+    at = {width: table(head, rows, less, width=width, readable=36) for width in (39, 40, 33)}
+    assert at[39] == at[40] == "MODEL" + " " * 29 + "READY\n" + rows[0][0] + "  yes\n"
+    assert at[33] == f"MODEL\n{rows[0][0]}\n"
