@@ -46,7 +46,7 @@ _HELPERS = frozenset({b"bwrap"})
 # above the numbers that commands are given files under
 _FIRST_FREE = 100
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 def process_table() -> Iterator[tuple[int, int, int]]:
@@ -134,8 +134,8 @@ class Guard:
         self.give_up_s = 0.0
         self.give_up: float | None = None
         self.sockets: SocketKeeper | None = None
-        self.reaps_orphans = _prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # the command may have stopped us
+        self.reaps_orphans = prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
+        prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # the command may have stopped us
         self._wake_read, wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(wake_write, False)
@@ -260,7 +260,7 @@ class Guard:
         return found or ([] if self.ended else [-self.command])
 
 
-def _prctl(option: int, value: int | bytes) -> int:
+def prctl(option: int, value: int | bytes) -> int:
     """Linux's prctl, or -1 where there is none."""
     try:
         import ctypes
@@ -339,7 +339,7 @@ def _become(request: dict[str, Any], error_write: int, go: int | None) -> None:
         problem = "sandbox"
         _join(request["join"])
         _limit(request, error_write, go)
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # joining a user namespace takes it back
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # joining a user namespace takes it back
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals():
             try:
@@ -384,7 +384,7 @@ def main() -> None:
     """Guard the command that the app asks for."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
-    _prctl(_PR_SET_NAME, b"agent-guard")
+    prctl(_PR_SET_NAME, b"agent-guard")
     guard = Guard()
     try:
         started = guard.start()

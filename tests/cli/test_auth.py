@@ -15,7 +15,9 @@ import pytest
 from tests.support.cli import AGENT, MODELS, Finished, agent_env, run_agent
 from tests.support.keyrings import fake_keyring, kept_in
 from tests.support.model_server import ANTHROPIC, OPENAI, RESPONSES, ModelServer
+from tests.support.processes import alive, wait_until
 from tests.support.pty_driver import Terminal
+from tests.support.work_processes import commands_below
 
 pytestmark = pytest.mark.sampled
 
@@ -241,6 +243,23 @@ def test_a_line_for_another_program_is_no_key(credentials: Path, tmp_path: Path)
         terminal.line("ls")
         assert terminal.wait_exit() != 0
     assert not credentials.exists()
+
+
+@pytest.mark.spec("OPS-1", "REC-8")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that a parent has ended")
+def test_a_login_ends_with_the_chat_that_has_started_it(tmp_path: Path) -> None:
+    chat = """'echo $$ >chat; "$@"; true'"""
+    shell = f'sh -c {chat} chat "$@"; echo it was killed; read -r line; echo "for the shell: $line"'
+    login = ["/bin/sh", "-c", shell, "sh", *AGENT, "auth", "login", "anthropic", "--file"]
+    with Terminal(login, agent_env(), tmp_path) as terminal:
+        terminal.wait_for("Key of anthropic (not shown):")
+        running = commands_below(tmp_path).items()
+        (asks,) = [pid for pid, line in running if line.startswith(AGENT[0])]
+        os.kill(int((tmp_path / "chat").read_text()), signal.SIGKILL)
+        terminal.wait_for("it was killed")
+        wait_until(lambda: not alive(asks), "the login still waits for a key")
+        terminal.line("ls")
+        terminal.wait_for("for the shell: ls")
 
 
 def test_several_keys_are_forgotten_by_name_or_all_at_once(credentials: Path) -> None:

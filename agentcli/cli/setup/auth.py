@@ -273,8 +273,13 @@ def _read_key(provider: str, *, from_stdin: bool) -> str:
 
 def _ask(provider: str) -> str:
     import getpass
+    import signal
     import warnings
 
+    from agentcli.process.guard import PR_SET_PDEATHSIG, prctl
+
+    if sys.platform == "linux":  # what is typed once the chat was killed is for the shell
+        prctl(PR_SET_PDEATHSIG, signal.SIGHUP)
     prompt = f"Key of {provider} (not shown): "
     try:
         with warnings.catch_warnings(), _hidden_after_stop(prompt):
