@@ -51,7 +51,7 @@ class ServedTool(Tool):
             display_name=f"{tool.server}: {tool.title or tool.name}",
             description=tool.description or f"{tool.name} of the MCP server {tool.server}",
             parameters=tool.parameters,
-            asks=Asks.SESSION if tool.reads else Asks.ANYTHING,
+            asks=Asks.HOST if tool.reads else Asks.ANYTHING,
             group="mcp",
             hints=ToolHints(tool.idempotent, tool.destroys, tool.open_world, background=True),
             timeout_s=None,

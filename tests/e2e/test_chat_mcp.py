@@ -111,3 +111,24 @@ def test_a_resource_is_completed_and_attached(chat: Chat, model_server: ModelSer
     prompts = json.dumps(model_server.requests[-1].body["messages"][-1])
     assert "what is @ex:text://readme please" in prompts
     assert "[Resource text://readme of the MCP server ex]" in prompts
+
+
+@pytest.mark.slow
+@pytest.mark.spec("MCP-1", "SEC-3")
+def test_a_tool_that_says_it_only_reads_can_be_allowed_once(
+    chat: Chat, model_server: ModelServer
+) -> None:
+    pytest.importorskip("mcp_types")
+    script = Path(__file__).parents[1] / "support" / "mcp_sdk_server.py"
+    wanted = {"server": "ex", "tool": "add", "arguments": {"a": 1, "b": 2}}
+    model_server.add(call("mcp_call", wanted), call("mcp_call", wanted), "Both done.")
+    terminal = chat(*given(ex={"command": sys.executable, "args": [str(script)]}))
+    terminal.line("add twice")
+    for answer in ("y", "s"):
+        terminal.wait_for("yes, for this session")
+        assert "yes, once" in "\n".join(terminal.screen())
+        terminal.confirm(answer)
+        terminal.wait_gone("Enter confirms")
+    terminal.wait_for("Both done.")
+    leave(terminal)
+    assert len(results_of(model_server.requests[-1].body)) == 2
