@@ -193,11 +193,6 @@ def find_key(path: tuple[str, ...]) -> Key | None:
     return KEYS.get(".".join(path))
 
 
-def all_names() -> list[str]:
-    """Every key as it is written, with NAME where any name may stand."""
-    return [*KEYS, *(f"{table}.NAME.{key}" for table, keys in TABLES.items() for key in keys)]
-
-
 def near_names(path: tuple[str, ...]) -> list[str]:
     """Up to three keys like ``path``, best first, else some that hold its last word."""
     from difflib import get_close_matches
@@ -205,7 +200,8 @@ def near_names(path: tuple[str, ...]) -> list[str]:
     if len(path) == _NAMED_DEPTH and path[0] in TABLES:
         near = get_close_matches(path[2], list(TABLES[path[0]]), n=3, cutoff=0.5)
         return [".".join((*path[:2], name)) for name in near]
-    names = all_names()
+    tables = (f"{table}.NAME.{key}" for table, keys in TABLES.items() for key in keys)
+    names = [*KEYS, *tables]
     near = get_close_matches(".".join(path), names, n=3, cutoff=0.6)
     is_word = len(path[-1]) >= _SHORTEST_WORD
     return near or [name for name in names if is_word and path[-1] in name][:3]
