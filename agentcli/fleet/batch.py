@@ -3,7 +3,9 @@
 Laws: a task that has ended is never begun again unless that is asked for; one that was begun goes
 on in its session; what is unfinished comes before what is new. A refusal by a provider, a kill, a
 busy git, a full disk, or a share of the budget that is spent put a task back in the line; how often
-is bounded. ``drain`` lets what runs end, ``stop`` ends it so that it can go on later.
+is bounded. What would befall every other task too, a refused key or a disk that stays full, is no
+task's end: no more are started, and all can go on later. ``drain`` lets what runs end, ``stop``
+ends it so that it can go on later.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ _APPROVAL, _STORE, _TEMPORARY = 4, 74, 75
 _STATES = {0: BatchState.DONE, 3: BatchState.LIMIT, _APPROVAL: BatchState.REFUSED}
 _STOPPED = frozenset({129, 130, 143})
 _IN_USE = frozenset({"session_locked", "tree_in_use"})  # by what a kill has not ended yet
-_PASSING = frozenset({"git_busy", "persistence_error"})  # not of its own prompt's making
+_DISK = "persistence_error"
+_PASSING = frozenset({"git_busy", _DISK})  # not of its own prompt's making
+_KEY, _CREDIT = "auth", "rate_limit"  # the latter only where it is not temporary
 _RETRIED = frozenset({BatchState.FAILED, BatchState.LIMIT})
 
 
@@ -75,7 +79,8 @@ class BatchPlan:
 class BatchEnd:
     """What a batch came to. ``skipped`` tasks had ended before; ``reason`` is why others did not.
 
-    It is ``budget``, ``drained``, ``stopped`` or empty.
+    It is ``budget``, ``provider`` (a key was refused, credit is spent), ``disk``, ``drained``,
+    ``stopped`` or empty.
     """
 
     states: Mapping[BatchState, int]
@@ -112,11 +117,15 @@ class _Queued:
     """A task in the line: tries, pauses its provider named, locks in this start; its time."""
 
     task: BatchTask
-    provider: str
+    model: str
     tries: int = 0
     refused: int = 0
     locked: int = 0
     not_before: float = 0.0
+
+    @property
+    def provider(self) -> str:
+        return self.model.partition("/")[0]
 
 
 @frozen
@@ -130,13 +139,20 @@ class _Verdict:
 
 @mutable
 class _Queues:
-    """Who waits, by provider, the first in front."""
+    """Who waits, by provider, the first in front; no tasks of ``closed`` models."""
 
     waiting: dict[str, deque[_Queued]] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
 
-    def add(self, item: _Queued, *, first: bool) -> None:
-        line = self.waiting.setdefault(item.provider, deque())
-        (line.appendleft if first else line.append)(item)
+    def add(self, item: _Queued, *, first: bool = False) -> None:
+        if item.model not in self.closed:
+            line = self.waiting.setdefault(item.provider, deque())
+            (line.appendleft if first else line.append)(item)
+
+    def close(self, model: str) -> None:
+        self.closed.add(model)
+        for provider, line in self:
+            self.waiting[provider] = deque(item for item in line if item.model != model)
 
     def __iter__(self) -> Iterator[tuple[str, deque[_Queued]]]:
         return iter([(name, line) for name, line in self.waiting.items() if line])
@@ -164,6 +180,7 @@ class Batch:
         self._writing = asyncio.Lock()
         self._running = 0
         self._draining = False
+        self._reason = ""
         self._fault: AgentError | None = None
         self._skipped = 0
         self._warned_of_price = False
@@ -222,21 +239,21 @@ class Batch:
             following: list[BatchTask] = []
             for task in tasks:
                 standing = known.get(task.id)
-                item = _Queued(task, self._provider_of(task))
+                item = _Queued(task, task.model or self._plan.model or self._plan.default_model)
                 if standing is None:
                     fresh.append(item)
                 elif _is_begun(standing):
-                    self._lines.add(item, first=False)
+                    self._lines.add(item)
                 elif self._plan.retry_failed and standing.state is not BatchState.DONE:
                     if standing.exit_code in {_APPROVAL, _STORE}:  # no more to say in that session
                         self._journal.begin_afresh(task.id)
-                    self._lines.add(item, first=False)
+                    self._lines.add(item)
                 else:
                     self._skipped += 1
                     following += await self._following(task)
             tasks = following
         for item in fresh:
-            self._lines.add(item, first=False)
+            self._lines.add(item)
 
     async def _following(self, task: BatchTask) -> Sequence[BatchTask]:
         """The tasks that the end of ``task`` leads to."""
@@ -264,7 +281,7 @@ class Batch:
         states = Counter(self._journal.tasks.get(task.id, none).state for task in self._tasks)
         reason = ""
         if not all(state.has_ended for state in states):
-            reason = "drained" if self._draining else "budget"
+            reason = self._reason or ("drained" if self._draining else "budget")
             reason = "stopped" if self._token.cancelled else reason
         return BatchEnd(states, self._skipped, self._purse.spent_usd, reason)
 
@@ -274,10 +291,6 @@ class Batch:
         self._news.clear()
 
     # --- who starts ------------------------------------------------------------------------------
-
-    def _provider_of(self, task: BatchTask) -> str:
-        name = task.model or self._plan.model or self._plan.default_model
-        return name.partition("/")[0]
 
     def _start_what_may(self, group: asyncio.TaskGroup) -> float | None:
         """Start tasks; seconds until another may, ``None``: when one has ended, or never."""
@@ -387,10 +400,11 @@ class Batch:
         """What a run amounts to, and what its provider has said of itself."""
         code, reason = result.exit_code, result.end.get("terminal_reason")
         was_killed = not result.end or code is None or code in _STOPPED
-        if was_killed and self._token.cancelled:
+        is_stopped = was_killed and self._token.cancelled
+        if is_stopped or (reason == "max_budget_usd" and self._is_of_all(item, share)):
             return _Verdict(BatchState.INTERRUPTED)
-        if reason == "max_budget_usd" and self._is_of_all(item, share):
-            return _Verdict(BatchState.INTERRUPTED)
+        if reason == _KEY or (reason == _CREDIT and code != _TEMPORARY):
+            return self._leave_alone(item.model, _words(result))
         if reason == "paused" or (reason in _IN_USE and item.locked < MOST_LOCKED):
             item.locked += reason != "paused"
             wait_s = 0.0 if reason == "paused" else LOCKED_S
@@ -413,9 +427,30 @@ class Batch:
             is_spent = reason == "max_budget_usd" or item.tries > item.task.retries
             is_final = is_spent or state not in _RETRIED
             return _Verdict(state if is_final else BatchState.INTERRUPTED, again=not is_final)
+        return self._once_more(item, result, wait_s)
+
+    def _once_more(self, item: _Queued, result: TaskResult, wait_s: float) -> _Verdict:
+        """What was no fault of the task puts it back in the line, as often as a task is tried."""
         if item.tries < self._plan.attempts:
+            if wait_s:
+                again = f"{item.task.id} is tried again in {wait_s:.0f} s"
+                self._view.says(f"{again}: {_words(result)}")
             return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)
-        return _Verdict(BatchState.FAILED)
+        if result.end.get("terminal_reason") != _DISK:
+            return _Verdict(BatchState.FAILED)
+        if self._reason != "disk":
+            self._reason = "disk"
+            self._view.says(f"no more tasks are started: {_words(result)}")
+        self.drain()
+        return _Verdict(BatchState.INTERRUPTED)
+
+    def _leave_alone(self, model: str, why: str) -> _Verdict:
+        """Start no more tasks of the model: it answers none of them."""
+        if model not in self._lines.closed:
+            self._lines.close(model)
+            self._reason = self._reason or "provider"
+            self._view.says(f"no more tasks{model and f' of {model}'} are started: {why}")
+        return _Verdict(BatchState.INTERRUPTED)
 
     def _is_of_all(self, item: _Queued, share: Share | None) -> bool:
         """Whether the budget that a run has reached was that of all tasks, not its own."""
@@ -429,7 +464,7 @@ class Batch:
         """Write down how the run ended, or put the task back in the line."""
         task = item.task
         known.state, known.exit_code = verdict.state, result.exit_code
-        text = str(result.end.get("result") or result.problem)
+        text = _words(result)
         row: dict[str, Any] = {"result": text}
         if self._plan.worktrees or task.worktree:
             row["worktree"] = self._journal.worktree_of(task.id)
@@ -464,6 +499,10 @@ class Batch:
 
 def _is_begun(known: TaskStanding) -> bool:
     return not known.state.has_ended and bool(known.session_id)
+
+
+def _words(result: TaskResult) -> str:
+    return str(result.end.get("result") or result.problem)
 
 
 def _tasks(count: int) -> str:

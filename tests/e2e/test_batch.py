@@ -31,7 +31,7 @@ from tests.support.batches import (
 from tests.support.cli import Running, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
-from tests.support.replies import call, say
+from tests.support.replies import call, fails, say
 from tests.support.repositories import make_repository
 
 ROW = Path(agentcli.fleet.__file__).with_name("results.schema.json")
@@ -209,6 +209,28 @@ def test_ctrl_c_lets_tasks_end_and_again_stops_them_to_go_on_later(
     check_rows(rows)
     assert [row["attempts"] for row in rows] == [2, 2, 1, 1]
     assert answers_in(home) == {row["session_id"]: 1 for row in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCALE-2")
+def test_with_a_refused_key_a_batch_stops_itself_and_goes_on_with_a_good_one(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    model_server.default = fails(401)
+    write_tasks(work / "tasks.jsonl", numbered_tasks(6))
+    words = ("batch", "tasks.jsonl", "-j", "2", "-o", "out", "--format", "json")
+    env = agent_env(model_server)
+    stopped = run_agent(*words, env=env, cwd=work)
+    first, *rest = stopped.stderr.splitlines()
+    assert stopped.code == 78 and stopped.result["stopped_by"] == "provider"
+    assert first.startswith("no more tasks of anthropic/") and "refused access (401)" in first
+    assert not any("refused access" in line for line in rest)
+    assert rest[-1] == "start again with the same TASKS and -o to go on"
+    assert stopped.result["states"] == {"interrupted": 2, "pending": 4}
+    assert len(model_server.requests) == 2
+    model_server.default = say("said")
+    assert run_agent(*words, env=env, cwd=work).code == 0
+    assert answers_in(home) == {row["session_id"]: 1 for row in rows_of(work / "out")}
 
 
 BUSY_GIT = """#!/bin/sh

@@ -193,6 +193,44 @@ def test_what_is_killed_or_refused_again_and_again_is_given_up(
     assert len({call.session_id for call in engine.calls}) == 8
 
 
+@pytest.mark.spec("SCALE-2")
+def test_a_refused_key_stops_the_tasks_of_its_model_and_loses_none(tmp_path: Path) -> None:
+    rows = [f'{{"id": "{name}", "prompt": "{name}", "model": "x/1"}}' for name in "abcd"]
+    rows += [f'{{"id": "{name}", "prompt": "{name}", "model": "x/2"}}' for name in "efg"]
+    said = "x refused access (401) - check X_KEY"
+    bad = ended(78, said, terminal_reason="auth")
+    engine, heard = Played(lambda call, _: bad if call.prompt in "abcd" else ended(0)), Heard()
+    engine.together = 2
+    end = go(tmp_path, tasks_of(tmp_path, rows), engine, heard, jobs=2)
+    assert engine.prompts == list("abefg") and end.reason == "provider"
+    assert states(tmp_path) == {
+        **dict.fromkeys("ab", "interrupted"), **dict.fromkeys("cd", "pending"),
+        **dict.fromkeys("efg", "done"),
+    }  # fmt: skip
+    assert heard.said == [f"no more tasks of x/1 are started: {said}"]
+    later = Played(lambda *_: ended(0))
+    assert go(tmp_path, tasks_of(tmp_path, rows), later, jobs=1).is_complete
+    assert later.prompts == list("abcd")
+    assert later.calls[0].session_id == engine.calls[0].session_id
+
+
+@pytest.mark.spec("SCALE-2")
+def test_a_disk_that_stays_full_stops_the_batch_and_loses_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "KILLED_S", 0.001)
+    full = ended(74, "cannot write s.db: disk full", terminal_reason="persistence_error")
+    engine, heard = Played(lambda *_: full), Heard()
+    end = go(tmp_path, prompts(tmp_path, "abcd"), engine, heard, jobs=2)
+    assert end.reason == "disk" and "d" not in engine.prompts
+    assert set(states(tmp_path).values()) == {"interrupted", "pending"}
+    assert heard.said[0].startswith("a is tried again in 0 s: cannot write s.db: disk full")
+    assert [text for text in heard.said if "no more tasks" in text] == [
+        "no more tasks are started: cannot write s.db: disk full"
+    ]
+    assert go(tmp_path, prompts(tmp_path, "abcd"), Played(lambda *_: ended(0))).is_complete
+
+
 @pytest.mark.parametrize("how", ["drain", "stop"])
 def test_a_stopped_batch_goes_on_with_what_was_begun(how: str, tmp_path: Path) -> None:
     tasks, heard = prompts(tmp_path, "abcdef"), Heard()

@@ -61,6 +61,7 @@ _SIGNALS = {
     signal.SIGTERM: ExitCode.SIGTERM,
     signal.SIGHUP: ExitCode.SIGHUP,
 }
+_CODES = {"provider": ExitCode.CONFIG, "disk": ExitCode.STORE}
 _Shared: Any = take_over(RunOptions, (*_PASSED_ON, *_OWN))
 
 
@@ -345,7 +346,7 @@ async def _run(
     if signals and end.reason:
         return end, signals[0]
     if end.reason:
-        return end, ExitCode.LIMIT
+        return end, _CODES.get(end.reason, ExitCode.LIMIT)
     return end, ExitCode.OK if end.is_complete else ExitCode.FAILED
 
 
