@@ -153,6 +153,7 @@ class Choices:
         self._opened_at = float("-inf")
         self._last_at = float("-inf")
         self._in_flow = False
+        self._is_held = False  # Enter is, since before it could be meant
         self.due: float | None = None
 
     @property
@@ -192,7 +193,9 @@ class Choices:
         if press.key in {"char", "paste"}:
             return self._type(press.text, in_guard=in_guard, in_flow=in_flow, now=now)
         if press.key == "enter":
-            return self._enter(in_guard=is_new, more=more)
+            self._is_held = is_new or (self._is_held and in_flow)
+            return self._enter(in_guard=self._is_held, more=more)
+        self._is_held = False
         if press.key == "backspace":
             if self._typed:
                 self._forget_typed()
@@ -453,7 +456,8 @@ def _beside_notes(
 class Picker:
     """A list that is filtered by what is typed; ``answer`` is the index of the row chosen.
 
-    ``free`` offers what is typed as an answer of its own (``said``). ``on_move`` gets the index of
+    ``free`` offers what is typed as an answer of its own (``said``); Enter of a text that was begun
+    before it appeared answers nothing. ``on_move`` gets the index of
     the row where the cursor is, for a preview; ``subject`` gives painted lines above the list.
     """
 
@@ -479,6 +483,7 @@ class Picker:
         self._cursor = self._start
         self._most = 1
         self._armed_at = float("-inf")
+        self._was_typing = False
         self._left = False
         self.answer: int | None = None
         self.said = ""
@@ -495,7 +500,7 @@ class Picker:
 
     def open(self, now: float, *, has_text: bool) -> None:
         """It appears; what stands in the input waits there."""
-        del has_text
+        self._was_typing = has_text and bool(self._free)
         self._armed_at = now + GUARD_S if self._free else now
 
     def text_sent(self) -> None:
@@ -527,13 +532,10 @@ class Picker:
         """Type to filter, move, choose; what is typed before it could be read is not for it."""
         key, text = press
         if now < self._armed_at:
-            if key not in {"char", "paste"}:
-                return Given()
-            self._armed_at = max(self._armed_at, now + FLOW_S)
-            return Given(text)
+            return self._too_early(press, now)
+        was_typing, self._was_typing = self._was_typing, False
         if key == "enter":
-            if not more:
-                self._choose()
+            self._enter(now, ends_text=was_typing, more=more)
         elif key in {"char", "paste"}:
             is_number = self._free and not self._query and text.isdecimal() and text.isascii()
             if is_number and 1 <= int(text) <= len(self._rows):
@@ -552,6 +554,20 @@ class Picker:
                      "home": -last, "end": last}  # fmt: skip
             self._go(max(0, min(self._cursor + moves.get(key, 0), last)))
         return Given()
+
+    def _too_early(self, press: Press, now: float) -> Given:
+        """What goes to the input until nothing has come for a moment."""
+        is_text = press.key in {"char", "paste"}
+        if is_text or press.key == "enter":
+            self._was_typing = is_text
+            self._armed_at = max(self._armed_at, now + FLOW_S)
+        return Given(press.text if is_text else "")
+
+    def _enter(self, now: float, *, ends_text: bool, more: bool) -> None:
+        if ends_text:  # of what was typed before
+            self._armed_at = now + GUARD_S
+        elif not more:
+            self._choose()
 
     def _count(self) -> int:
         return len(self.matches()) + bool(self._free and self._query.strip())

@@ -49,6 +49,7 @@ MAX_ANSWERING = 256
 END_S = 1.0
 _LAST_ANSWERS_S = 0.2
 _MAX_BACKLOG_BYTES = 4 * MAX_MESSAGE_BYTES
+_ENTRY_BYTES = 128  # what a line costs beside its length
 _THREAD_BYTES = 256 * 1024
 log = logging.getLogger(__name__)
 
@@ -299,7 +300,7 @@ class Connection:
 
     def _put_now(self, line: bytes, number: int | None = None) -> None:
         self._unsent.append((line, number))
-        self._unsent_bytes += len(line)
+        self._unsent_bytes += len(line) + _ENTRY_BYTES
         self._changed.set()
         if self._unsent_bytes > _MAX_BACKLOG_BYTES and not self._stuck.done():
             self._stuck.set_result("the other side does not read what it is sent")
@@ -313,7 +314,7 @@ class Connection:
                     await self._send(line)
                 except OSError as error:
                     return f"nothing can be sent: {error.strerror or error}"
-                self._unsent_bytes -= len(line)
+                self._unsent_bytes -= len(line) + _ENTRY_BYTES
                 if self._unsent_bytes <= MAX_UNSENT_BYTES:
                     self._room.set()
             if self._ending:
@@ -325,7 +326,7 @@ class Connection:
         for entry in self._unsent:
             if entry[1] == number:  # it was never sent: there is nothing to take back
                 self._unsent.remove(entry)
-                self._unsent_bytes -= len(entry[0])
+                self._unsent_bytes -= len(entry[0]) + _ENTRY_BYTES
                 return
         notice = self._cancel_notice(number, method) if self._cancel_notice else None
         if notice is not None and self._closed is None:

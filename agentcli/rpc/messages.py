@@ -7,6 +7,7 @@ its head is kept.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -18,6 +19,7 @@ from agentcli.domain.values import frozen
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 200
 READ_BYTES = 64 * 1024
+LINES_TOGETHER = 64
 _HEAD_BYTES = 4096
 _TEXT_OF_ERROR = 2000
 
@@ -146,10 +148,12 @@ class LineCutter:
 async def read_lines(
     read: Callable[[int], Awaitable[bytes]],
 ) -> AsyncIterator[bytes | OverlongLine]:
-    """The lines of what ``read(size)`` gives until it gives nothing."""
+    """The lines of what ``read(size)`` gives until it gives nothing; others have turns between."""
     splitter = LineCutter()
     while data := await read(READ_BYTES):
-        for line in splitter.feed(data):
+        for number, line in enumerate(splitter.feed(data)):
+            if not number % LINES_TOGETHER:
+                await asyncio.sleep(0)
             yield line
     for line in splitter.end():
         yield line

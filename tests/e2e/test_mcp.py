@@ -199,19 +199,27 @@ def test_of_five_servers_four_are_bad_and_the_turn_ends_all_the_same(tmp_path: P
     assert all('{"n": 1}' in text for text in told[3:])
 
 
-@pytest.mark.spec("REC-8")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.spec("REC-8", "SEC-13")
+@pytest.mark.parametrize(
+    ("how", "mode"),
+    [
+        (signal.SIGKILL, "hangs"),
+        (signal.SIGINT, "hangs"),
+        (signal.SIGTERM, "hangs"),
+        pytest.param(signal.SIGINT, "rushes", marks=pytest.mark.slow),
+    ],
+)
 def test_nothing_is_left_of_servers_when_the_program_is_ended(
-    tmp_path: Path, how: signal.Signals
+    tmp_path: Path, how: signal.Signals, mode: str
 ) -> None:
     import subprocess
 
     seen = tmp_path / "seen"
     mark = {"SEEN_FILE": str(seen)}
     config = json.dumps(
-        {"mcpServers": {name: hostile(name, env=mark) for name in ("hangs", "silent")}}
+        {"mcpServers": {name: hostile(name, env=mark) for name in (mode, "silent")}}
     )
-    arguments = {"server": "hangs", "tool": "echo", "arguments": {}}
+    arguments = {"server": mode, "tool": "echo", "arguments": {}}
     with ModelServer([call("mcp_call", arguments), say("done")]) as server:
         line = [sys.executable, "-m", "agentcli", "run", "go", "--yolo", "--mcp-config", config]
         process = subprocess.Popen(

@@ -300,3 +300,28 @@ def test_a_note_that_is_cut_is_told_whole_for_the_chosen_row_and_the_list_does_n
         assert len(rows) <= lines and (lines < 3 or rows[cursor].text.startswith("> row 0"))
     picker = Picker("?", [PickRow("a long answer " * 4 + "with its end")], free="say")
     assert "with its end" in " ".join(shown())
+
+
+@pytest.mark.spec("UI-11", "UI-7")
+@pytest.mark.parametrize("begun", [True, False])
+def test_enter_of_a_text_that_was_begun_before_a_question_answers_nothing(begun: bool) -> None:
+    picker = Picker("?", ROWS, free="say")
+    picker.open(20.0, has_text=begun)
+    if not begun:
+        picker.press(Press("char", "x"), 20.4, more=False)
+    picker.press(Press("enter"), 21.0, more=False)
+    assert not picker.is_answered
+    picker.press(Press("enter"), 21.1, more=False)
+    assert not picker.is_answered
+    assert typed(picker, ["\r"], at=22.0).answer == 0
+
+
+@pytest.mark.spec("UI-7")
+def test_an_enter_that_is_held_down_answers_nothing() -> None:
+    panel = choices()
+    panel.open(20.0, has_text=False)
+    for tenth in range(1, 30):
+        panel.press(Press("enter"), 20.0 + tenth / 10, more=False)
+    assert not panel.is_answered
+    panel.press(Press("enter"), 24.0, more=False)
+    assert panel.is_answered

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.rpc.messages import (
+    LINES_TOGETHER,
     MAX_DEPTH,
     MAX_MESSAGE_BYTES,
     LineCutter,
@@ -84,3 +85,31 @@ def test_what_is_within_bounds_is_read() -> None:
     assert decode(b'{"a":' * 150 + b"1" + b"}" * 150)
     assert decode('{"é": "\\ud800"}'.encode()) == {"é": "\ud800"}
     assert encode({"text": "\ud800\n"}) == b'{"jsonrpc":"2.0","text":"?\\n"}'
+
+
+@pytest.mark.spec("SEC-13", "CAN-1")
+@pytest.mark.parametrize("block", [b"x\n", b"x\n" * 20_000])
+def test_a_peer_that_is_never_silent_lets_others_have_a_turn(block: bytes) -> None:
+    together = most = turns = 0
+
+    async def always(_: int) -> bytes:
+        return block if turns < 20 else b""
+
+    async def others() -> None:
+        nonlocal together, turns
+        while True:
+            together, turns = 0, turns + 1
+            await asyncio.sleep(0)
+
+    async def read() -> None:
+        nonlocal together, most
+        task = asyncio.create_task(others())
+        seen = 0
+        async for _ in read_lines(always):
+            seen, together = seen + 1, together + 1
+            most = max(most, together)
+            assert seen < 100_000
+        task.cancel()
+
+    asyncio.run(read())
+    assert most <= 2 * LINES_TOGETHER
