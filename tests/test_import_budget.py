@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.chat import IDLE
 from tests.support.cli import agent_env
 from tests.support.model_server import ModelServer
+from tests.support.pty_driver import Terminal
 from tests.support.replies import call, say
 
 HEAVY = {"httpx", "pydantic", "prompt_toolkit", "aiosqlite", "rich", "pygments", "tomlkit"}
-# notes which modules are there when the first connection is made, and at the end
+# notes which modules are there at the first connection, at the first prompt, and at the end
 PROBE = """
 import atexit, json, os, sys
 def note(name):
@@ -26,6 +28,12 @@ def hook(event, args):
     if event == "socket.connect":
         note("connect")
 sys.addaudithook(hook)
+write = os.write
+def watched(handle, data):
+    if "Ask or tell it" in bytes(data).decode(errors="replace"):
+        note("prompt")
+    return write(handle, data)
+os.write = watched
 sys.argv = ["agent", *sys.argv[1:]]
 from agentcli.cli.entry import main
 atexit.register(note, "end")
@@ -91,6 +99,25 @@ def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs
     after = set(json.loads((tmp_path / "modules-end").read_text()))
     assert "pydantic.main" in after
     assert "importlib.metadata" not in after  # by which pydantic would find plugins
+
+
+@pytest.mark.spec("CLI-2", "UI-3")
+def test_the_chat_shows_its_prompt_before_it_imports_what_only_an_answer_or_command_needs(
+    tmp_path: Path,
+) -> None:
+    env = {**agent_env(), "PROBE": str(tmp_path / "modules-")}
+    with Terminal([sys.executable, "-c", PROBE], env, tmp_path) as terminal:
+        terminal.wait_for(IDLE)
+    found = set(json.loads((tmp_path / "modules-prompt").read_text()))
+    unwanted = found & (HEAVY - {"prompt_toolkit"} | {"tomllib", "yaml", "markdown_it", "ctypes"})
+    assert not unwanted
+    ours = {name.removeprefix("agentcli.") for name in found}
+    commands = {name for name in ours if name.startswith("repl.slash.")}
+    assert commands <= {"repl.slash.todos"}
+    assert not {name for name in ours if name.startswith(("process.", "tools."))} - {
+        "process.sandbox",
+        "tools._registry",
+    }
 
 
 @pytest.mark.spec("MCP-2")

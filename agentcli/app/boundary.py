@@ -112,14 +112,6 @@ async def make_sandbox(
     return sandbox
 
 
-async def sandbox_banner(sandbox: SessionSandbox, *, wanted: bool) -> tuple[str, ...]:
-    """The line for the top of the chat when there is no sandbox and nobody has said so."""
-    if not wanted:
-        return ()
-    await sandbox.begin()
-    return tuple(line for line in (sandbox.take_notice(),) if line)
-
-
 def _readable_places(settings: Settings) -> Iterator[Path]:
     """What the user's skills run, and what the settings add."""
     for place in user_places(settings):

@@ -22,7 +22,6 @@ from agentcli.app.boundary import (
     hold_worktree,
     make_sandbox,
     policy_for,
-    sandbox_banner,
 )
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
 from agentcli.app.listeners import EarlyImports, Listeners, code_map, telemetry
@@ -322,7 +321,6 @@ async def _build(
         *fallback_notices,
         *extensions.notices,
         *(_budget_notice(chosen.model) if options.max_budget_usd is not None else ()),
-        *await sandbox_banner(sandbox, wanted=options.interactive and "bash" in names),
         *(await plan_notice(store) if resumed and options.interactive else ()),
         *plugin_notices,
         *about_memory,

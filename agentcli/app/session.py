@@ -223,6 +223,14 @@ class Session:
             return ""
         return "sandbox" if sandbox.state.is_on else "no sandbox"
 
+    async def look_for_sandbox(self) -> None:
+        """Find out by a real run what limits commands; that nothing does is told once (SEC-7)."""
+        sandbox = self._parts.sandbox
+        if sandbox is not None and "bash" in self.tool_names:
+            await sandbox.begin()
+            if notice := sandbox.take_notice():
+                self.notify(notice)
+
     def sandbox_changed(self) -> None:
         """Judge commands by what limits them now."""
         sandbox = self._parts.sandbox

@@ -9,7 +9,6 @@ is marked malformed (LOOP-9).
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Set as AbstractSet
 from sys import getsizeof
 from typing import Any
@@ -25,6 +24,7 @@ from agentcli.domain.messages import (
     ToolCall,
     Usage,
 )
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
@@ -42,7 +42,7 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 512
 _JOINED = 1_000
 _ID_LENGTH = 64
-_BAD_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
+_BAD_IN_ID = LazyPattern(r"[^A-Za-z0-9_-]")
 
 
 class _Block:

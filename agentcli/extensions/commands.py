@@ -18,6 +18,7 @@ from pathlib import Path
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import AgentError
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 from agentcli.extensions.front_matter import Document, Heads, Unusable, read_placed
 from agentcli.extensions.places import ExtensionPlace
@@ -33,15 +34,15 @@ from agentcli.extensions.skills import (
 
 MAX_HINT = 200
 MAX_SHOWN = 300
-_NAME = re.compile(rf"{NAME.pattern}(?::{NAME.pattern})*")
-_ALLOWED = re.compile(r"[\w*-]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?")
-_SHELL = re.compile(
+_NAME = LazyPattern(rf"{NAME.pattern}(?::{NAME.pattern})*")
+_ALLOWED = LazyPattern(r"[\w*-]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?")
+_SHELL = LazyPattern(
     r"^```![ \t]*\n(?P<block>(?:(?!```)[^\n]*\n)*)```[ \t]*$|(?:(?<=\s)|^)!`(?P<line>[^`\n]+)`",
     re.MULTILINE,
 )
-_WORD = re.compile(r"""\"([^"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)""")
+_WORD = LazyPattern(r"""\"([^"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)""")
 _PUT_IN = r"\\?\$(?:ARGUMENTS\[(?P<index>\d{1,3})\]|(?P<all>ARGUMENTS)\b|(?P<number>\d{1,3})(?!\d)"
-_FROM_ZERO = re.compile(r"(?<!\\)\$(?:0(?!\d)|ARGUMENTS\[)")
+_FROM_ZERO = LazyPattern(r"(?<!\\)\$(?:0(?!\d)|ARGUMENTS\[)")
 _LAST_DIGIT = 9
 
 

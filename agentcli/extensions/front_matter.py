@@ -20,12 +20,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 from agentcli.extensions.places import ExtensionPlace
 
@@ -35,9 +35,9 @@ MAX_REMEMBERED = 1_000
 _VERSION = 1
 _MARK = "---"
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_FIELD = re.compile(r"([A-Za-z][\w-]*):[ \t]+(.*?)[ \t]*")
+_FIELD = LazyPattern(r"([A-Za-z][\w-]*):[ \t]+(.*?)[ \t]*")
 # values that are YAML as they are: in quotes, a plain list, a text in the lines below
-_SOUND = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|\[[\w ,./'"-]*\]|[>|][+-]?""")
+_SOUND = LazyPattern(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|\[[\w ,./'"-]*\]|[>|][+-]?""")
 
 
 class Unusable(ValueError):

@@ -9,7 +9,6 @@ nothing in it runs or permits anything by itself.
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentcli.domain.clean import one_line
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 from agentcli.extensions.front_matter import Document, Heads, Unusable, read_placed
 from agentcli.extensions.places import ExtensionPlace
@@ -28,7 +28,7 @@ MAX_DESCRIPTION = 1_536
 MAX_CATALOGUE = 8_000
 MAX_HIDDEN_SHOWN = 3
 MORE = f"warning: more than {MAX_FILES} skills: the rest is left out"
-NAME = re.compile(r"[^\W_][\w-]{0,63}")
+NAME = LazyPattern(r"[^\W_][\w-]{0,63}")
 _FILE_NAMES = ("SKILL.md", "skill.md")
 _LEAST_SHOWN = 40
 _BETWEEN = len(":  \n")

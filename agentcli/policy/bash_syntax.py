@@ -18,6 +18,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
 from agentcli.policy.bash_wrappers import Inner, evaluates, look_through
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from agentcli.policy.bash_tree import Tree
 
 MAX_CHARS = 100_000
-_SEPARATORS = re.compile(r"[;&|\n\r(){}`]|\$\(")
-_REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
-_WRITTEN = re.compile(r"(?:>>|<>|>\||>)&?[ \t]*((?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s<>;&|()\"'])+)")
-_QUOTING = re.compile(r"\\\n|\$(?=['\"])|['\"\\]")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=.*", re.DOTALL)
+_SEPARATORS = LazyPattern(r"[;&|\n\r(){}`]|\$\(")
+_REDIRECTION = LazyPattern(r"[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
+_WRITTEN = LazyPattern(r"(?:>>|<>|>\||>)&?[ \t]*((?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s<>;&|()\"'])+)")
+_QUOTING = LazyPattern(r"\\\n|\$(?=['\"])|['\"\\]")
+_ASSIGNMENT = LazyPattern(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=.*", re.DOTALL)
 _KEYWORDS = frozenset(
     {
         "if", "then", "elif", "else", "while", "until", "do", "!", "time", "coproc", "function",
@@ -47,28 +48,28 @@ _RUNS_OTHERS = frozenset(
 )  # fmt: skip
 _MAX_INNER = 100
 MAX_TOKENS = 1_500
-_EXPANDING = re.compile(r"[$`\\]")
+_EXPANDING = LazyPattern(r"[$`\\]")
 _MAX_HEREDOCS = 40
 _MAX_ROUGH = 5_000
 _MAX_ROUGH_CHARS = 1_000_000
 _MAX_ROUGH_WORDS = 500
-_ORDINARY = re.compile(r"[\t\n -~]*")
+_ORDINARY = LazyPattern(r"[\t\n -~]*")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
 # what ``joined`` follows: comments, quotes without expansions, escapes, harmless characters
-_PIECE = re.compile(
+_PIECE = LazyPattern(
     r"""(?<![^\s;&|()])\#[^\n]* | '[^']*' | "(?:\\.|[^"\\`$])*" | \\. | \$(?=\w)
     | <(?!<) | \[(?!\[) | [^'"\\`$<\[]""",
     re.DOTALL | re.VERBOSE,
 )
 # what the parser reads as one: quoted texts, comments and the bodies of here-documents
-_LUMP = re.compile(
+_LUMP = LazyPattern(
     r"""(?P<quoted>'[^']*' | "(?:\\.|[^"\\`$])*") | (?P<comment>(?<![^\s;&|()])\#[^\n]*)
     | <<-?[ ]*(?P<quote>['"]?)(?P<end>[A-Za-z_]\w*)(?P=quote)[^\n'"\\`$<#]*\n
       (?P<body>(?:(?!\t*(?P=end)(?:\n|\Z)).*\n)*)\t*(?P=end)(?=\n|\Z)
     | \\. | (?<![$<])[^'"\\`<\[(] | <(?!<) | \[(?!\[) | (?<![(@?*+!])\((?!\()""",
     re.VERBOSE,
 )
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+_TOKEN = LazyPattern(r"\w+|[^\w\s]")
 _MAX_WRAPPERS = 12
 _MAX_SCRIPTS = 40
 _MAX_TOKENS = 2 * MAX_TOKENS

@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 
 Words = tuple[str | None, ...]
 _MAX_GUESSES = 24
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_ASSIGNMENT = LazyPattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 @frozen
@@ -394,7 +395,7 @@ _NAMING = frozenset(
     }
 )  # fmt: skip
 # of a format of printf, whatever stands between: %n stores a number in a variable
-_ASSIGNS = re.compile(r"%[^a-zA-Z%]*(?:[hlLjztq]*)n")
+_ASSIGNS = LazyPattern(r"%[^a-zA-Z%]*(?:[hlLjztq]*)n")
 _DECLARING = frozenset({"declare", "typeset", "local", "readonly"})
 _CHANGES_THE_SHELL = {
     "let": "it evaluates arithmetic",

@@ -19,6 +19,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from agentcli.domain.obeyed import has_obeyed
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
@@ -100,10 +101,10 @@ _HISTORY = frozenset(
 )  # fmt: skip
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
-_IGNORED = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+_IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _WORKTREES = "worktrees"  # config.paths.Paths.worktrees_dir
 _ABOVE_A_FILE = 3  # that, the repository, the name
-_OTHER_ROOT = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?=/|$)")
+_OTHER_ROOT = LazyPattern(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?=/|$)")
 
 
 def protected_place(
@@ -252,12 +253,12 @@ def _is_in_worktree(names: Sequence[str]) -> bool:
 Words = tuple[str | None, ...]
 _MAX_PLACES = 16
 _MAX_NAMES = 64
-_HOME = re.compile(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME\})")
-_HERE = re.compile(r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD\})")
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-_PATTERN = re.compile(r"[*?\[\]]")
-_PROC_CWD = re.compile(r"^/+proc/[^/]+/cwd(?=/|$)")
-_PROC_ROOT = re.compile(r"^/+proc/[^/]+/root(?=/)")
+_HOME = LazyPattern(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME\})")
+_HERE = LazyPattern(r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD\})")
+_BRACES = LazyPattern(r"\{([^{}]*,[^{}]*)\}")
+_PATTERN = LazyPattern(r"[*?\[\]]")
+_PROC_CWD = LazyPattern(r"^/+proc/[^/]+/cwd(?=/|$)")
+_PROC_ROOT = LazyPattern(r"^/+proc/[^/]+/root(?=/)")
 _MOVES = frozenset({"cd", "pushd", "popd"})
 # they run another program in the directory that such an option names
 _ELSEWHERE = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.secrecy import is_credential
 
 _PROVIDERS = (
@@ -20,12 +21,12 @@ _PROVIDERS = (
     "|FIREWORKS|COHERE|CO|PERPLEXITY|PPLX|CEREBRAS|SAMBANOVA|NVIDIA|REPLICATE|VOYAGE|AI21|HF"
     "|HUGGINGFACE|HUGGING_FACE|HUGGINGFACEHUB|AWS_BEARER|BEDROCK|AGENTCLI"
 )
-_SECRET = re.compile(
+_SECRET = LazyPattern(
     rf"(?:.+_)?API_?KEYS?(?:_\w+)?|(?:{_PROVIDERS})(?:_\w+)?_(?:KEYS?|TOKENS?|SECRETS?|PASSWORD)"
     r"(?:_\w+)?",
     re.IGNORECASE,
 )
-_UNSAFE = re.compile(
+_UNSAFE = LazyPattern(
     r"BASH_ENV|ENV|BASH_FUNC_.*|LD_.*|DYLD_.*|SHELLOPTS|BASHOPTS|BASH_XTRACEFD|PS4|PROMPT_COMMAND"
     r"|IFS|CDPATH|GLOBIGNORE|FORCE_COLOR|CLICOLOR_FORCE|COLORTERM|LESS|LESSOPEN|LESSCLOSE"
     r"|RIPGREP_CONFIG_PATH|SSH_ASKPASS|SUDO_ASKPASS|GCONV_PATH|LOCPATH|NLSPATH"
@@ -34,10 +35,10 @@ _UNSAFE = re.compile(
 # in these a backslash or a bar may be the second half of a character: the shell would not run
 # what was judged
 _LOCALE = frozenset({"LC_ALL", "LC_CTYPE", "LANG"})
-_SPLIT_CHARACTERS = re.compile(
+_SPLIT_CHARACTERS = LazyPattern(
     r"gbk|gb18030|big5|hkscs|s(?:hift_?)?jis|johab|uhc|cp9\d\d", re.IGNORECASE
 )
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = LazyPattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIXED = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -53,9 +54,9 @@ _FIXED = {
     "GIT_TERMINAL_PROMPT": "0",
     "SSH_ASKPASS_REQUIRE": "never",
 }
-_PROXY = re.compile(r"(?i)(?:https?|ftp|all)_proxy")
+_PROXY = LazyPattern(r"(?i)(?:https?|ftp|all)_proxy")
 # git-config(1): GIT_CONFIG_COUNT; git stops where one of these is missing
-_GIT_SETTING = re.compile(r"GIT_CONFIG_(KEY|VALUE)_\d+")
+_GIT_SETTING = LazyPattern(r"GIT_CONFIG_(KEY|VALUE)_\d+")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _hidden: set[str] = set()
 

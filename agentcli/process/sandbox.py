@@ -393,9 +393,10 @@ class SessionSandbox:
     async def aclose(self) -> None:
         """Remove the session's private temporary directory."""
         await self.step_outside()
-        private, self._private = self._private, None
-        namespaces, self._namespaces = self._namespaces, ()
-        self._state = replace(self._state, kind=SandboxKind.OFF, known=False)
+        async with self._lock:  # what is being found out would be left behind
+            private, self._private = self._private, None
+            namespaces, self._namespaces = self._namespaces, ()
+            self._state = replace(self._state, kind=SandboxKind.OFF, known=False)
         for handle in namespaces:
             with contextlib.suppress(OSError):
                 os.close(handle)

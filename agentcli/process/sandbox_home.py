@@ -18,6 +18,8 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from agentcli.domain.patterns import LazyPattern
+
 _TOOLCHAINS = (
     ".rustup", ".cargo/bin", ".cargo/env", ".cargo/.crates.toml", ".cargo/.crates2.json", ".pyenv",
     ".nvm", "go/bin", "go/pkg", ".sdkman/bin", ".sdkman/candidates", ".sdkman/etc",
@@ -109,11 +111,11 @@ _BESIDE_PROGRAMS = (
 _PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims"})
 _SYSTEM_PROGRAMS = frozenset({"/usr/bin", "/usr/sbin", "/bin", "/sbin"})  # none leads to a home
 _MOST_PROGRAMS = 1000
-_GIT_FILES = re.compile(
+_GIT_FILES = LazyPattern(
     rb"^\s*(?:path|excludesfile|attributesfile)\s*=\s*\"?(~/[^\"\n]+?|/[^\"\n]+?)\"?\s*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_CREDENTIAL = re.compile(
+_CREDENTIAL = LazyPattern(
     rb"^[^\n]*(?:(?:extra|custom)header|password|passwd|sshpass|token|secret|api_?key|authorization"
     rb"|(?:pass|auth)[ \t]*=|gh[pousr]_\w{20}|github_pat_|glpat-|/t/[\w-]{8,}"
     rb"|://[^/\s@\"]+:[^/\s@\"]+@|://[^/\s@\"]{20,}@)(?:[^\n]*\\\n)*[^\n]*\n?",

@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import select
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.process import sandbox_landlock as _sandbox_landlock
 from agentcli.process.sandbox_home import git_configuration, is_below
 from agentcli.process.sandbox_places import Places
@@ -48,7 +48,7 @@ _NS_GET_USERNS = 0xB701
 _LANDLOCK = str(Path(_sandbox_landlock.__file__).resolve())
 INSTALL = "install bubblewrap (Debian, Ubuntu, Fedora: the package bubblewrap)"
 # addresses of programs outside, which would be talked to by what runs inside
-_DOORS = re.compile(
+_DOORS = LazyPattern(
     r"SSH_AUTH_SOCK|SSH_AGENT_PID|GPG_AGENT_INFO|DISPLAY|WAYLAND_\w+|XAUTHORITY|ICEAUTHORITY"
     r"|SESSION_MANAGER|DBUS_\w+|XDG_RUNTIME_DIR|DOCKER_HOST|CONTAINER_HOST|PODMAN_\w+"
     r"|GNOME_KEYRING_\w+|PULSE_SERVER|PIPEWIRE_\w+|VSCODE_\w*IPC\w*|VSCODE_GIT_\w+|GIT_ASKPASS"
@@ -74,11 +74,11 @@ _GIT_VARIABLES = {
     "GIT_NO_LAZY_FETCH": "1", "GIT_ASKPASS": "true", "GIT_EDITOR": "true", "GIT_SSH": "false",
     "GIT_SSH_COMMAND": "false", "GIT_ALLOW_PROTOCOL": "none", "GIT_ATTR_NOSYSTEM": "1",
 }  # fmt: skip
-_BARRED_IN_READ_ONLY = re.compile(
+_BARRED_IN_READ_ONLY = LazyPattern(
     r"GIT_(?:CONFIG_(?:PARAMETERS|KEY_.*|VALUE_.*)|EXTERNAL_DIFF|TRACE.*|EXEC_PATH|PROXY_COMMAND)"
 )
-_USES_GIT = re.compile(r"\bgit\b")
-_ASKS_WHERE = re.compile(r"\b(?:which|whereis|type|command|hash)\b")
+_USES_GIT = LazyPattern(r"\bgit\b")
+_ASKS_WHERE = LazyPattern(r"\b(?:which|whereis|type|command|hash)\b")
 # a repository gives its diff drivers any name: only an option of the command switches them off
 _GIT = r"""#!/bin/sh
 # git, whose diffs run no program that a repository names

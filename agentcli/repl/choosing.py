@@ -9,12 +9,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from agentcli.app.library import SearchHit, SessionLibrary
 from agentcli.domain.errors import AgentError
 from agentcli.domain.session import NewestUnreadable, SessionInfo
+from agentcli.domain.values import frozen
 from agentcli.repl.actions import ChatInput
 from agentcli.repl.panel import (
     Given,
@@ -105,7 +105,7 @@ class Choosing:
 # --- sessions: what was typed, what fits, where one is ----------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Match:
     """A session that fits; ``excerpt`` shows where, when that is not its title."""
 

@@ -29,6 +29,7 @@ from agentcli.app.files.mentions import escaped
 from agentcli.app.user_files import UserFiles
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.images import facts_of
+from agentcli.domain.patterns import LazyPattern
 from agentcli.repl.outside import find_program
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
@@ -42,7 +43,7 @@ KEPT_S = 7 * 24 * 3600.0
 MAX_DROPPED = 20
 _HEAD_BYTES = 4096
 _MAX_CHARS = 20_000
-_MAYBE = re.compile(
+_MAYBE = LazyPattern(
     r"(?:[/~'\"]|file://).*\.(?:png|jpe?g|gif|webp)['\"]?\s*\Z", re.DOTALL | re.IGNORECASE
 )
 # a variable that must be set, empty for none -> the command that prints the image
@@ -217,7 +218,7 @@ def _kept(data: bytes, wanted: Path | None) -> Path:
 FOLD_LINES = 8
 FOLD_CHARS = 2000
 NAME_COLUMNS = 40
-_SIGN = re.compile(
+_SIGN = LazyPattern(
     r"\[(?:Pasted text #(\d+) \+[\d,]+ (?:lines|characters)|Image #(\d+) [^\[\]\n]{1,80})\]"
 )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -27,6 +26,7 @@ from agentcli.app.user_files import UserFiles
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import UsageError
 from agentcli.domain.events import Prompt
+from agentcli.domain.values import frozen
 from agentcli.repl import slash
 from agentcli.repl.panel import PickRow
 from agentcli.ui.rows import fit
@@ -119,7 +119,7 @@ class Chat(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlashCommand:
     """``/name arguments``. ``run`` gets the arguments as typed; ``AgentError`` is shown.
 
@@ -163,19 +163,21 @@ def custom_command(custom: CustomCommand) -> SlashCommand:
 
 # --- finding them -----------------------------------------------------------------------------
 
-_custom: dict[str, SlashCommand] = {}
+_custom: list[SlashCommand] = []
 
 
 def all_commands() -> tuple[SlashCommand, ...]:
     """Every command, by name; then the user's own."""
-    return (*_own_commands(), *_custom.values())
+    return (*_own_commands(), *_usable().values())
 
 
 def use_custom(commands: Iterable[SlashCommand]) -> None:
     """Have these as well, in place of those before; a name that is taken stays as it is."""
-    _custom.clear()
-    taken = _own_names()
-    _custom.update({c.name: c for c in commands if c.name not in taken})
+    _custom[:] = commands
+
+
+def _usable() -> dict[str, SlashCommand]:
+    return {each.name: each for each in _custom if each.name not in _own_names()}
 
 
 @cache
@@ -189,20 +191,20 @@ def _own_commands() -> tuple[SlashCommand, ...]:
 
 
 @cache
-def _own_names() -> Mapping[str, SlashCommand]:
+def _own_names() -> dict[str, SlashCommand]:
     return {
         name: command for command in _own_commands() for name in (command.name, *command.aliases)
     }
 
 
 def _by_name() -> Mapping[str, SlashCommand]:
-    return {**_own_names(), **_custom}
+    return _own_names() | _usable()
 
 
 def helps() -> dict[str, str]:
     """Name and help of each command and alias, for completion."""
     own = {name: command.help for name, command in _own_names().items()}
-    return own | {name: f"{each.usage} {each.help}".strip() for name, each in _custom.items()}
+    return own | {name: f"{each.usage} {each.help}".strip() for name, each in _usable().items()}
 
 
 def parse(text: str) -> tuple[str, str] | None:

@@ -26,6 +26,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from agentcli.app.files.mentions import START, escaped, find_mentions, unescaped, written
 from agentcli.app.files.safe_git import find_git, read_bounded
 from agentcli.app.user_files import UserFiles
+from agentcli.domain.patterns import LazyPattern
 from agentcli.ui.sanitize import clean_line, reveal
 
 # --- fuzzy search in paths --------------------------------------------------------------------
@@ -418,9 +419,9 @@ def _parsed(data: bytes) -> list[str]:
 MAX_SHOWN = 50
 MAX_ENTRIES = 10_000
 
-_AT_PATH = re.compile(rf'{START}@("(?:[^"\\]|\\.)*|(?:\\ |[^\s"])*)$')
-_COMMAND = re.compile(r"^/([a-z0-9:-]*)$")
-_ARGUMENT = re.compile(r"^/([a-z][a-z0-9:-]*) +([^\s]*)$")
+_AT_PATH = LazyPattern(rf'{START}@("(?:[^"\\]|\\.)*|(?:\\ |[^\s"])*)$')
+_COMMAND = LazyPattern(r"^/([a-z0-9:-]*)$")
+_ARGUMENT = LazyPattern(r"^/([a-z][a-z0-9:-]*) +([^\s]*)$")
 _ELSEWHERE = ("/", "~", "./", "../")
 
 

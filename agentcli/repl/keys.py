@@ -64,6 +64,8 @@ def key_table(
     table = dict(usual)
     problems = []
     for name, keys in wanted.items():
+        if keys == defaults.get(name):
+            continue
         if name not in defaults:
             problems.append(f"keys.{name}: no such action; there are {', '.join(defaults)}")
             continue
@@ -71,7 +73,7 @@ def key_table(
             table[name] = parse_keys(keys)
         except ConfigError as error:
             problems.append(f"keys.{name}: {error}")
-    while clash := _clash(table, usual):
+    while table != usual and (clash := _clash(table, usual)):
         name, other = clash
         what = f"{wanted[name]} is the key of {other}; {defaults[name]} stays"
         problems.append(f"keys.{name}: {what}")
@@ -216,7 +218,8 @@ def shown_keys(wanted: Mapping[str, str], defaults: Mapping[str, str]) -> Sequen
     """Each key as the user has it, and what it does."""
     usable = dict(defaults)
     for name, keys in wanted.items():
-        if name in usable and not key_table({name: keys}, defaults)[1]:
+        own = name in usable and keys != usable[name]
+        if own and not key_table({name: keys}, defaults)[1]:
             usable[name] = keys
     names = {name: " ".join(map(_capital, keys.split())) for name, keys in usable.items()}
     return [(keys.format_map(names), what) for keys, what in _KEYS]

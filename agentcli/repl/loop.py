@@ -11,6 +11,7 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeVar
 
 from agentcli.app.library import NewestUnreadable, SessionLibrary
@@ -88,6 +89,7 @@ class _Chat:
         self._view.on_long_turn = lambda _: self._attention.call("the agent has finished")
         self._choosing = Choosing(self.input)
         self.choose = self._choosing.row
+        self._looked_for: Session | None = None  # whose sandbox
         self._leaving = False
         self._in_command = False  # whose line stands for what it says
         self._exit_code = 0
@@ -330,6 +332,9 @@ class _Chat:
         text = (first_prompt or "").strip()
         while not self._leaving:
             try:
+                if not text and self._looked_for is not self.session:
+                    self._looked_for = self.session
+                    self.jobs.add(partial(self._look_for_sandbox, self.session))
                 text = text or await self.input.next_text()
                 self._news.said(text)
                 await self._handle(text)
@@ -337,6 +342,13 @@ class _Chat:
                 return
             self.name_window()
             text = ""
+
+    async def _look_for_sandbox(self, session: Session) -> None:
+        """Once the prompt is there, which does not wait for it (SEC-7)."""
+        await asyncio.to_thread(self.terminal.drain)
+        await session.look_for_sandbox()
+        self.name_window()
+        self.input.refresh()
 
     async def _handle(self, text: str) -> None:
         """Do what was typed; what could not be used comes back to be edited."""

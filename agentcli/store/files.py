@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import sqlite3
 import time
@@ -28,6 +27,7 @@ from agentcli.domain.errors import (
     StoreError,
     UsageError,
 )
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.session import (
     AFTER_ALL,
     KeptEvent,
@@ -82,7 +82,7 @@ SESSIONS_PER_INDEXING = 20
 FILES_PER_UPDATE = 1_000  # of so many nothing is read again after a cancel
 LEFTOVER_AGE_S = 24 * 3600.0
 CUT_DETAIL = "it was copied in the middle of a turn, which went on in the original"
-_OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OWN_ID = LazyPattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def new_session_id() -> str:

@@ -42,6 +42,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 from agentcli.store import disk as _private
 from agentcli.store.codec import checksum
@@ -267,9 +268,9 @@ _ADDED: Mapping[int, Mapping[str, tuple[str, ...]]] = {
 }
 # how earlier versions wrote a definition, and how it is written now
 _EARLIER_WORDS = {"source TEXT NOT NULL DEFAULT 'person'": "source TEXT NOT NULL DEFAULT 'user'"}
-_SPACE = re.compile(r"\s+")
-_DEFINITION = re.compile(r"(?:[^,()']|'[^']*'|\((?:[^()']|'[^']*'|\([^()]*\))*\))+")
-_TABLE = re.compile(r"CREATE TABLE (\w+) ?\((.*)\)((?: WITHOUT ROWID)?)", re.DOTALL)
+_SPACE = LazyPattern(r"\s+")
+_DEFINITION = LazyPattern(r"(?:[^,()']|'[^']*'|\((?:[^()']|'[^']*'|\([^()]*\))*\))+")
+_TABLE = LazyPattern(r"CREATE TABLE (\w+) ?\((.*)\)((?: WITHOUT ROWID)?)", re.DOTALL)
 
 
 @frozen

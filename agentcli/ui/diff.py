@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.ui.highlight import Highlighter, Span, language_of
 from agentcli.ui.sanitize import clean, reveal
 from agentcli.ui.theme import ADDED, ADDED_WORD, BOLD, DIM, REMOVED, REMOVED_WORD, Theme
@@ -25,7 +26,7 @@ from agentcli.ui.theme import ADDED, ADDED_WORD, BOLD, DIM, REMOVED, REMOVED_WOR
 MAX_TOKENS = 300
 MAX_GROUP = 24
 LEAST_ALIKE = 0.4
-_TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
+_TOKENS = LazyPattern(r"\w+|\s+|[^\w\s]")
 
 
 class LinePiece(NamedTuple):
@@ -135,7 +136,7 @@ def _alike(left: Counter[str], right: Counter[str]) -> float:
 MAX_COMPARED = 2_000
 """Lines whose words are compared; a diff that changes more shows whole lines beyond."""
 
-_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_HUNK = LazyPattern(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NUMBER_COLUMNS = 5
 _NO_FILE = "/dev/null"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import ApprovalRequest
 from agentcli.domain.reports import Explanation
 from agentcli.domain.values import frozen
@@ -22,10 +23,10 @@ MAX_CHARS = 20_000
 MAX_RULE_CHARS = 200
 _LONG_RUN = 40
 _MAX_EMPTY = 3
-_RUNS = re.compile(rf"(?<=\S) {{{_LONG_RUN},}}|\t{{9,}}")
-_END = re.compile(r"[ \t]+\Z")
-_WIDE = re.compile(r" {80,}|\t{20,}")
-_START = re.compile(rf"\A[ \t]{{{_LONG_RUN},}}")
+_RUNS = LazyPattern(rf"(?<=\S) {{{_LONG_RUN},}}|\t{{9,}}")
+_END = LazyPattern(r"[ \t]+\Z")
+_WIDE = LazyPattern(r" {80,}|\t{20,}")
+_START = LazyPattern(rf"\A[ \t]{{{_LONG_RUN},}}")
 
 
 @frozen

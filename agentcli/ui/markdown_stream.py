@@ -16,6 +16,7 @@ import copy
 import re
 from collections.abc import Callable, Sequence
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.ui.highlight import Highlighter, Span
 from agentcli.ui.markdown_syntax import (
     CODE_INDENT,
@@ -80,7 +81,7 @@ def _painted(line: Sequence[Span], theme: Theme) -> str:
 _CUT_FROM = 80
 _CUT_STEP = 80
 _CUT_MOST = 640
-_SPACE = re.compile(r" *\n| +")
+_SPACE = LazyPattern(r" *\n| +")
 
 
 class Paragraph(MarkdownBlock):
@@ -435,11 +436,11 @@ def _share(natural: list[int], least: list[int], room: int) -> list[int] | None:
 # a fence much later.
 _PIECE = 80
 _LONG = 2_000
-_NEEDS_WHOLE = re.compile(r"\||```|~~~")
+_NEEDS_WHOLE = LazyPattern(r"\||```|~~~")
 _LONGEST_TAIL = 4_000  # of an incomplete line, shown before it is complete
 _RULE_COLUMNS = 40
-_WORD = re.compile(r"[^\W\d_]")
-_FENCE = re.compile(r"(?:[ \t>]|[-*+] |\d+[.)] )*(?:```|~~~)")
+_WORD = LazyPattern(r"[^\W\d_]")
+_FENCE = LazyPattern(r"(?:[ \t>]|[-*+] |\d+[.)] )*(?:```|~~~)")
 _SET_APART = frozenset({LineKind.HEADING, LineKind.FENCE, LineKind.TABLE, LineKind.RULE})
 
 
@@ -675,7 +676,7 @@ class MarkdownStream:
         block.wrap.columns = self._width
 
 
-_CLOSING = re.compile(r"[ \t]+#+[ \t]*\Z")
+_CLOSING = LazyPattern(r"[ \t]+#+[ \t]*\Z")
 
 
 def _heading_style(marker: str) -> int:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.values import frozen, mutable
 from agentcli.ui.highlight import Span
 from agentcli.ui.sanitize import clean
 from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK, MARKER, STRIKE, Symbols
@@ -21,11 +23,11 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_HEADING = re.compile(r"#{1,6}(?=[ \t]|$)")
-_ORDERED = re.compile(r"\d{1,9}[.)](?=[ \t]|$)")
-_FENCE = re.compile(r"(`{3,})([^`]*)$|(~{3,})(.*)$")
-_INDENT = re.compile(r"[ \t]*")
-_UNDERLINE = re.compile(r"(?:=+|-{2,})[ \t]*\Z")
+_HEADING = LazyPattern(r"#{1,6}(?=[ \t]|$)")
+_ORDERED = LazyPattern(r"\d{1,9}[.)](?=[ \t]|$)")
+_FENCE = LazyPattern(r"(`{3,})([^`]*)$|(~{3,})(.*)$")
+_INDENT = LazyPattern(r"[ \t]*")
+_UNDERLINE = LazyPattern(r"(?:=+|-{2,})[ \t]*\Z")
 CODE_INDENT = 4
 _RULE_MARKS = 3
 
@@ -46,7 +48,7 @@ class LineKind(Enum):
     UNDERLINE = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """A line's kind; ``skip`` characters of it are marks that are shown in another way.
 
@@ -145,10 +147,10 @@ _CONTAINERS = frozenset({LineKind.QUOTE, LineKind.BULLET, LineKind.ORDERED})
 _NEVER_LAZY = frozenset(
     {LineKind.HEADING, LineKind.RULE, LineKind.FENCE, LineKind.TABLE, LineKind.QUOTE}
 )
-_TASK = re.compile(r"\[([ xX])\](?=[ \t]|$)[ \t]?")
+_TASK = LazyPattern(r"\[([ xX])\](?=[ \t]|$)[ \t]?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinesBefore:
     """What the lines before have left open. ``items``: the column where each item's text begins."""
 
@@ -158,7 +160,7 @@ class LinesBefore:
     in_paragraph: bool = False
 
 
-@dataclass(slots=True)
+@mutable
 class OpenedLine:
     """The beginning of a line. ``lead`` is shown before ``rest``, for what that stands in."""
 
@@ -253,8 +255,8 @@ def _leave_items(items: list[int], start: Start, context: LinesBefore) -> None:
 
 # --- tables -----------------------------------------------------------------------------------
 
-_DELIMITER = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
-_CELL_END = re.compile(r"(?<!\\)\|")
+_DELIMITER = LazyPattern(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
+_CELL_END = LazyPattern(r"(?<!\\)\|")
 
 
 def begins_table(head: str, line: str) -> bool:
@@ -284,9 +286,9 @@ LINE_BREAK = "\n"
 MAX_PARSED = 4_000
 """Longer stretches without a place to cut them are shown as they are."""
 
-_SPECIAL = re.compile(r"[\\`*_~\[!<&]|  +\n")
-_BREAK = re.compile(r"<br\s*/?>\Z", re.IGNORECASE)
-_OPENS = re.compile(r"`|~~|\*+(?=\S)|(?<!\w)_+(?=\S)|<(?=[A-Za-z/!?])|\]\([^)]*\Z|\\\Z")
+_SPECIAL = LazyPattern(r"[\\`*_~\[!<&]|  +\n")
+_BREAK = LazyPattern(r"<br\s*/?>\Z", re.IGNORECASE)
+_OPENS = LazyPattern(r"`|~~|\*+(?=\S)|(?<!\w)_+(?=\S)|<(?=[A-Za-z/!?])|\]\([^)]*\Z|\\\Z")
 _STYLES = {"strong": BOLD, "em": ITALIC, "s": STRIKE, "link": LINK}
 
 
@@ -307,7 +309,7 @@ def spans(text: str, style: int = 0) -> list[Span]:
 
 # https://github.github.com/gfm/#autolinks-extension-: without the punctuation at its end, and
 # without a parenthesis that it does not open
-_ADDRESS = re.compile(r"(?<![\w/])https?://[^\s<>\"'`]+")
+_ADDRESS = LazyPattern(r"(?<![\w/])https?://[^\s<>\"'`]+")
 
 
 def _linked(line: Sequence[Span]) -> list[Span]:
@@ -346,7 +348,7 @@ def is_open(text: str) -> bool:
 
 
 # what most lines are made of; what the parser makes of it is known without asking
-_SIMPLE = re.compile(
+_SIMPLE = LazyPattern(
     r"([^\\`*_~\[!<&\n]+|!(?!\[)|&(?![#\w])|(?<=\w)_(?=\w)|<(?![A-Za-z/!?])|(?<= )\*(?= ))"
     r"|`(?! )([^`\n]*[^` \n])`(?!`)"
     r"|(?:(?<=\s)|(?<![^\n]))\*\*(?=\w)([^\\`*_~\[!<&\n]*\w)\*\*(?=[\s.,:;)]|\Z)"

@@ -6,7 +6,6 @@ carry the meaning, colour only repeats it (UI-10).
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
@@ -25,6 +24,7 @@ from agentcli.domain.events import (
     WrappingUp,
 )
 from agentcli.domain.messages import ResultStatus
+from agentcli.domain.patterns import LazyPattern
 from agentcli.ui import wording
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.highlight import Highlighter, Span
@@ -49,8 +49,8 @@ _NO_PREVIEW = frozenset(
     }
 )  # fmt: skip
 NO_OUTPUT = "(no output)"
-_COMMAND = re.compile(r"(Run `)(.+)(`.*)")
-_EXIT_LINE = re.compile(r"\n?\[exit code [^\n]*\]\s*\Z")
+_COMMAND = LazyPattern(r"(Run `)(.+)(`.*)")
+_EXIT_LINE = LazyPattern(r"\n?\[exit code [^\n]*\]\s*\Z")
 _CANCEL_WORDS = {
     "user": "Cancelled.",
     "sigterm": "Cancelled: the program was asked to stop (SIGTERM).",

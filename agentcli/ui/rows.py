@@ -12,20 +12,23 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.ui.theme import RESET
 
 # --- the width of text; wide characters take two columns --------------------------------------
 
 
+_DOT = "·"  # between the parts of our own lines: the first screen needs no table of widths for it
+
+
 def columns_of(text: str) -> int:
     """The width of one line of ``text`` in columns."""
-    if text.isascii():
+    if text.isascii() or text.replace(_DOT, " ").isascii():
         return len(text)
     from rich.cells import cell_len
 
@@ -59,12 +62,12 @@ def fit(text: str, columns: int, ellipsis: str = "…") -> str:
 
 _STEP = 256
 _LEAST_ROOM = 8
-_STYLE = re.compile(r"\x1b\[[0-9;]*[mK]")
-_IDEOGRAPH = re.compile(
+_STYLE = LazyPattern(r"\x1b\[[0-9;]*[mK]")
+_IDEOGRAPH = LazyPattern(
     "[\u1100-\u115f\u2e80-\u2fff\u3001-\u303f\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf"
     "\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\uff66-\uff9f\U00020000-\U0003fffd]"
 )
-_NEVER_FIRST = re.compile(
+_NEVER_FIRST = LazyPattern(
     "[!\"%'),.:;?\\]}\u00a0\u00b0\u00bb\u2019\u201d\u2025\u2026\u202f\u2030\u203c"
     "\u2047-\u2049\u2060\u2103\u3001\u3002\u3005\u3009\u300b\u300d\u300f\u3011\u3015"
     "\u3017\u3019\u301b\u301c\u301e\u301f\u303b\u3041\u3043\u3045\u3047\u3049\u3063\u3083"
@@ -72,13 +75,13 @@ _NEVER_FIRST = re.compile(
     "\u30e5\u30e7\u30ee\u30f5\u30f6\u30fb-\u30fe\u31f0-\u31ff\uff01\uff05\uff09\uff0c"
     "\uff0e\uff1a\uff1b\uff1f\uff3d\uff5d\uff5e\uff60\uff61\uff63-\uff65\uff9e\uff9f]"
 )
-_NEVER_LAST = re.compile(
+_NEVER_LAST = LazyPattern(
     "[\"$'(\\[{\u00a0\u00a3\u00a5\u00ab\u2018\u201c\u202f\u2060\u3008\u300a\u300c\u300e"
     "\u3010\u3014\u3016\u3018\u301a\u301d\uff04\uff08\uff3b\uff5b\uff5f\uff62\uffe1\uffe5]"
 )
 _JOINER = "\u200d"
-_REGION = re.compile("[\U0001f1e6-\U0001f1ff]")
-_SKIN = re.compile("[\U0001f3fb-\U0001f3ff]")
+_REGION = LazyPattern("[\U0001f1e6-\U0001f1ff]")
+_SKIN = LazyPattern("[\U0001f3fb-\U0001f3ff]")
 
 
 class Wrap:
@@ -222,11 +225,11 @@ _TAB = 4
 # what a line begins with that its further rows stand to the right of: white space, the signs of
 # this program, a number and a sign of a diff, the number and the letter of a choice, a
 # finding of the doctor
-_HEAD = re.compile(
+_HEAD = LazyPattern(
     r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:ok  |warn|fail) |\[\w+\] +|"
     r"(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)"
 )
-_NAME = re.compile(r"\S+(?: \S+)*(?<![.!?]) {2,}(?=\S)")  # of what stands in a column of its own
+_NAME = LazyPattern(r"\S+(?: \S+)*(?<![.!?]) {2,}(?=\S)")  # of what stands in a column of its own
 
 
 def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
@@ -333,8 +336,8 @@ def _clusters(text: str) -> Iterator[tuple[int, int]]:
 TAB_COLUMNS = 8
 TO_END = "\x1b[K"
 """Gives the rest of a row the background that is on: allowed at the end of one that is not full."""
-_TOKEN = re.compile(r"\x1b\[[0-9;]*[mK]|[\n\t]|[^\x1b\n\t]+|\x1b")
-_CERTAIN = re.compile(
+_TOKEN = LazyPattern(r"\x1b\[[0-9;]*[mK]|[\n\t]|[^\x1b\n\t]+|\x1b")
+_CERTAIN = LazyPattern(
     "[ -~\xa1-\xac\xae-\u02ff\u0370-\u0373\u0376\u0377\u037b-\u037e\u0386\u0388-\u038a\u038e-\u03a1"
     "\u03a3-\u03ff\u0400-\u0481\u048a-\u052f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf\u2190-\u2199"
     "\u2500-\u25fc\u2713\u2717\u3001-\u303d\u3041-\u3096\u30a0-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
@@ -433,7 +436,8 @@ class Rows:
         self._open = True
         self._body.append(text)
         self._width += width
-        self._certain = self._certain and _CERTAIN.fullmatch(text) is not None
+        if text != _DOT and not (text.isascii() and text.isprintable()):
+            self._certain = self._certain and _CERTAIN.fullmatch(text) is not None
 
     def _current(self) -> Row:
         end = RESET if self._style and self._body else ""
@@ -448,7 +452,7 @@ class Rows:
 
 def char_columns(char: str) -> int:
     """The columns that a character takes: 0, 1 or 2."""
-    if char.isascii():
+    if char.isascii() or char == _DOT:
         return 1
     if _SKIN.match(char):
         return _TONE_COLUMNS

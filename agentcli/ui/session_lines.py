@@ -6,7 +6,6 @@ And the context of one: a bar for each part, and what weighs most (CMP-5).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.events import Compacted
@@ -21,6 +20,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.reports import ContextReport, HeavyResult
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
+from agentcli.domain.values import frozen
 from agentcli.ui import wording
 from agentcli.ui.rows import columns_of, fit, packed
 from agentcli.ui.sanitize import clean, clean_line
@@ -161,7 +161,7 @@ def session_rows(infos: Sequence[SessionInfo], now: float, theme: Theme) -> list
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Farewell:
     """What to say when a chat ends (UI-9). ``duration_s``: how long it was open."""
 
@@ -198,7 +198,7 @@ PickerRow = tuple[str, str]
 """A style of prompt-toolkit (``bold``, ``reverse``, ``italic``, or none) and the text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PickerView:
     """What is to be seen. ``listed`` are the sessions around the chosen one, ``total`` of them.
 

@@ -6,11 +6,11 @@ not 0.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from enum import IntEnum, auto
 
 from agentcli.domain.messages import Usage
+from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.values import frozen
 from agentcli.ui import wording
 from agentcli.ui.rows import Row, columns_of, fit, fit_row
 from agentcli.ui.sanitize import clean, clean_line
@@ -20,7 +20,7 @@ TITLE_COLUMNS = 30
 MOST_LINES = 3
 MOST_CHARS = 20_000
 # ECMA-48 8.3.117, SGR: https://ecma-international.org/publications-and-standards/standards/ecma-48/
-_COLOURS = re.compile(r"\x1b\[[0-9;]{0,40}m")
+_COLOURS = LazyPattern(r"\x1b\[[0-9;]{0,40}m")
 _FULL = 0.8
 
 
@@ -40,7 +40,7 @@ class Rank(IntEnum):
     HINT = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatusLine:
     """What the line says. Tokens are ``None`` while nothing is known.
 

@@ -8,8 +8,9 @@ By default colours are the terminal's own sixteen, which suit light and dark bac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TextIO
+
+from agentcli.domain.values import frozen
 
 BOLD = 1
 ITALIC = 2
@@ -91,7 +92,7 @@ THEMES = ("auto", *_PALETTES, "none")
 RESET = "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Symbols:
     """The few signs used, in Unicode or in ASCII."""
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agentcli.app.boundary import make_sandbox, sandbox_banner, session_sandbox
+from agentcli.app.boundary import make_sandbox, session_sandbox
 from agentcli.app.compose import open_session
 from agentcli.app.options import SessionOptions
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError
+from agentcli.domain.events import Notice
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.domain.sandbox import SandboxKind
 from agentcli.domain.tools import Workspace
+from agentcli.process import sandbox_setup
+from agentcli.process.sandbox_setup import Probe
 from tests.support.cli import agent_env
 from tests.support.sandboxes import needs
 
@@ -64,17 +68,45 @@ def test_auto_falls_back_on_landlock_and_says_what_it_does_not_do(tmp_path: Path
 
 @pytest.mark.spec("SEC-7")
 @pytest.mark.usefixtures("without_bwrap")
-def test_that_there_is_none_is_told_once(tmp_path: Path) -> None:
+def test_that_there_is_none_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox_setup, "probe_landlock", lambda: Probe("no Landlock"))
+    told: list[str] = []
+
     async def run() -> None:
-        sandbox = session_sandbox(settings_with("bwrap"), Workspace(tmp_path, tmp_path))
-        assert await sandbox_banner(sandbox, wanted=False) == ()
-        (line,) = await sandbox_banner(sandbox, wanted=True)
-        assert "without a sandbox" in line
-        assert "bubblewrap is not installed" in line
-        assert sandbox.take_notice() == ""
-        await sandbox.aclose()
+        options = SessionOptions(cwd=tmp_path, interactive=True, model="offline/rules")
+        session = await open_session(settings_with("auto"), options, Nobody())
+        try:
+            session.add_listener(
+                lambda event: told.append(event.text) if isinstance(event, Notice) else None
+            )
+            assert (session.notices, session.boundary) == ((), "")  # nobody waits for it
+            await session.look_for_sandbox()
+            await session.look_for_sandbox()
+            assert session.boundary == "no sandbox"
+        finally:
+            await session.aclose()
 
     asyncio.run(run())
+    (line,) = told
+    assert "without a sandbox" in line and "bubblewrap is not installed" in line
+
+
+@pytest.mark.spec("SEC-7")
+def test_a_session_that_ends_while_it_is_found_out_leaves_nothing_behind(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+
+    async def run() -> None:
+        sandbox = session_sandbox(settings_with("auto"), Workspace(tmp_path, tmp_path))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(tempfile, "tempdir", str(private))
+            looking = asyncio.ensure_future(sandbox.begin())
+            await asyncio.sleep(0)
+            await sandbox.aclose()
+            await looking
+
+    asyncio.run(run())
+    assert not list(private.iterdir())
 
 
 @pytest.mark.spec("SEC-7")

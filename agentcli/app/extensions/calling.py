@@ -21,6 +21,7 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import AgentError, ConfigError, TurnCancelled, UsageError
 from agentcli.domain.messages import TextPart, UserMessage, UserPart
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import Effort
 from agentcli.domain.tools import PREFIX, OutputKind, ToolOutput, Workspace
 from agentcli.extensions.commands import CustomCommand, Shell
@@ -31,10 +32,10 @@ __all__ = ["CustomCommand", "find_called", "in_force", "message_of", "names_path
 MAX_TITLE = 80
 PROMPT_WAIT_S = 60.0
 _NEARLY_ALL = 0.6
-_LINE = re.compile(r"/((?=[\w.:-]*[^\W\d_])[^\W_](?:[\w.-]*:)?[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
-_FOOTER = re.compile(r"\n?\[exit code 0, [^\]\n]*\]\Z")
-_RULE = re.compile(r"([\w*-]+)(?:\((.*)\))?", re.DOTALL)
-_OPEN_END = re.compile(r":\*\Z")
+_LINE = LazyPattern(r"/((?=[\w.:-]*[^\W\d_])[^\W_](?:[\w.-]*:)?[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_FOOTER = LazyPattern(r"\n?\[exit code 0, [^\]\n]*\]\Z")
+_RULE = LazyPattern(r"([\w*-]+)(?:\((.*)\))?", re.DOTALL)
+_OPEN_END = LazyPattern(r":\*\Z")
 
 
 def parse_line(text: str) -> tuple[str, str] | None:

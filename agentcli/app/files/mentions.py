@@ -10,18 +10,19 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
 
 # what may stand before the @
 START = r"(?:^|(?<=[\s(\[{<'\"`,;:=|]))"
-_MENTION = re.compile(rf'{START}@(?:"((?:[^"\\\n]|\\.)*)"|((?:\\ |[^\s"])+))', re.MULTILINE)
-_LINES = re.compile(r"(?P<path>.+?)(?::|#L)(?P<first>[1-9]\d{0,8})(?:-L?(?P<last>[1-9]\d{0,8}))?")
+_MENTION = LazyPattern(rf'{START}@(?:"((?:[^"\\\n]|\\.)*)"|((?:\\ |[^\s"])+))', re.MULTILINE)
+_LINES = LazyPattern(r"(?P<path>.+?)(?::|#L)(?P<first>[1-9]\d{0,8})(?:-L?(?P<last>[1-9]\d{0,8}))?")
 MAX_PATH_CHARS = 4096
 _MAX_CLOSERS = 20
 _MAX_PASSES = 5
 _CLOSERS = ".,;:!?)]}>'`*_\u2026"
-_PLAIN = re.compile(r"[^\s\"'`\\()\[\]{}<>#]+")
+_PLAIN = LazyPattern(r"[^\s\"'`\\()\[\]{}<>#]+")
 
 
 @frozen

@@ -15,13 +15,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.tools import real_path
+from agentcli.domain.values import frozen
 
 TIMEOUT_S = 10.0
 _TICK_S = 0.05
@@ -47,7 +47,7 @@ class GitBusy(ConfigError):
     """Another git, or a slow disk, was in the way for too long: later the same may go well."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SafeGit:
     """Git for one directory."""
 

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agentcli.domain.messages import INSTRUCTIONS, Message, TextPart, UserMessage
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import ProjectDoc
 
 MAX_BYTES = 32 * 1024
 """All that is read at the start; and all that comes later, in one session."""
-_DOCUMENT = re.compile(r'<document path="([^"\n]*)"( cut)?>\n(.*?)\n</document>', re.DOTALL)
+_DOCUMENT = LazyPattern(r'<document path="([^"\n]*)"( cut)?>\n(.*?)\n</document>', re.DOTALL)
 HOLDS = "The project's instructions for the files that were just touched:"
 
 
