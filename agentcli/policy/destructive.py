@@ -96,6 +96,8 @@ _NAMES_ONLY = frozenset(
         "realpath", "stat", "test", "type", "which", "touch",
     }
 )  # fmt: skip
+# of git: they leave what is in a file alone
+_GIT_NAMES_ONLY = re.compile(r"\S+(?: -C \S+)? (?:check-ignore |ls-files |rm (?:.* )?--cached )")
 _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "jq"})
 _LEAVES_OUT = frozenset({"--exclude", "--exclude-dir"})
 _IS_NOT = re.compile(r"(?:!|-not)-(?:i?name|i?path|wholename)")  # of find
@@ -163,6 +165,8 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
         if each.target is not None and not each.writes:
             yield each.target
     if program in _NAMES_ONLY and not hands_on and "-exec" not in words:
+        return
+    if program == "git" and _GIT_NAMES_ONLY.match(" ".join((*map(str, words), ""))):
         return
     skips = program in _PATTERN_FIRST and not {"-e", "-f", "--regexp", "--file"} & set(words)
     for at, word in enumerate(words[1:]):

@@ -484,10 +484,7 @@ _GIT_LISTS: dict[str, re.Pattern[str]] = {
     "help": re.compile(r"(?!.*)"),
 }
 _GIT_FIRST = {"worktree": {"list"}, "notes": {"list", "show"}, "stash": {"list", "show"},
-              "submodule": {"status", "summary"}, "bisect": {"log"},
-              "config": {"--list", "-l", "--get", "--get-all", "--get-regexp", "get", "list",
-                         "--show-origin", "--show-scope", "--local", "--global", "--system",
-                         "--name-only"}}  # fmt: skip
+              "submodule": {"status", "summary"}, "bisect": {"log"}}  # fmt: skip
 _GIT_READS_CONFIG = frozenset({"--list", "-l", "--get", "--get-all", "--get-regexp", "get", "list"})
 _GIT_WITH_NAMES = frozenset(
     {"--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged"}
@@ -538,9 +535,15 @@ def _git_lists(name: str, rest: Sequence[str]) -> bool:
     return not names or not _GIT_WITH_NAMES.isdisjoint(word.partition("=")[0] for word in rest)
 
 
+def _git_config_reads(rest: Sequence[str], names: Sequence[str]) -> bool:
+    """``git config NAME`` does, too; git-config(1)."""
+    is_name = len(names) == 1 and "." in names[0] and names[0][0] != "-"
+    return is_name or (not _GIT_READS_CONFIG.isdisjoint(rest) and len(names) <= 1)
+
+
 # what else holds for the words of some: all of them, and those that no pattern knows
 _GIT_NAMED: dict[str, Callable[[Sequence[str], Sequence[str]], bool]] = {
-    "config": lambda rest, names: not _GIT_READS_CONFIG.isdisjoint(rest) and len(names) <= 1,
+    "config": _git_config_reads,
     "reflog": lambda rest, names: not names and not {"expire", "delete", "drop"} & set(rest),
     "symbolic-ref": lambda rest, names: bool(rest) and not names,
     "remote": lambda rest, names: not names or (rest[0] == "get-url" and UNKNOWN not in names),

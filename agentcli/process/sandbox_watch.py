@@ -88,6 +88,7 @@ class _Listing:
     marks: tuple[str, ...]
     links: tuple[str, ...]
     is_repository: bool
+    is_empty: bool = False
 
 
 @dataclass(slots=True)
@@ -143,6 +144,7 @@ class TreeWatch:
         self._user_configs = tuple(user_configs)
         self._listings: dict[str, _Listing] = {}
         self._named: dict[str, Kind] = {}
+        self._repositories: tuple[set[str], ...] = ()  # of each the working trees
         self._is_cut_told = False
         self._crowded_told: set[str] = set()
         self._shared: set[str] = set()  # what working trees in the roots have outside of them
@@ -175,10 +177,14 @@ class TreeWatch:
         """Set aside what has come up or changed since; one line about each."""
         now, crowded = self._look(), self.known.crowded
         changed = self._changed(now)
-        kept = replace(now, items={p: i for p, i in now.items.items() if p not in changed})
-        born = self._named_by_configuration(kept).keys() - self._named.keys()
-        if born:  # a repository or a script that has come up is run as the others are
-            self._named |= dict.fromkeys(born, Kind.HOOK)
+        for _ in range(_MOST_INCLUDED):
+            kept = replace(now, items={p: i for p, i in now.items.items() if p not in changed})
+            born = self._named_by_configuration(kept).keys() - self._named.keys()
+            if not born:
+                break
+            # a repository or a script that has come up is run as the others are
+            ours = self._named_by_configuration(self._without_new_repositories(kept))
+            self._named |= {each: Kind.HOOK if each in ours else Kind.SCRIPT for each in born}
             now = self._look()
             changed = self._changed(now)
         lines = list(self._put_right(changed, now)) if changed else []
@@ -268,8 +274,10 @@ class TreeWatch:
             is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
             is_git = path.lower().endswith("/.git")
             directories, marks, links, names = [], [], [], set()
+            is_empty = True
             with os.scandir(path) as entries:
                 for entry in entries:
+                    is_empty = False
                     name = entry.name
                     lower = name.lower()
                     if lower == ".git" or lower in IN_DIRECTORIES or is_obeyed(lower):
@@ -288,7 +296,13 @@ class TreeWatch:
             return None
         is_repository = not is_git and any(names >= wanted for wanted in _BARE)
         return _Listing(
-            stamp, is_settled, tuple(directories), tuple(marks), tuple(links), is_repository
+            stamp,
+            is_settled,
+            tuple(directories),
+            tuple(marks),
+            tuple(links),
+            is_repository,
+            is_empty,
         )
 
     def _mark(self, prefix: str, name: str, found: Survey) -> None:
@@ -411,6 +425,7 @@ class TreeWatch:
             for path, item in found.items.items()
             if item.kind is Kind.CONFIG
         }
+        self._repositories = tuple(_trees(found, {}).values())
         trees = _trees(found, configs)
         every = frozenset[str]().union(*trees.values())
         every |= {str(repository.parent) for repository in found.repositories}
@@ -446,6 +461,24 @@ class TreeWatch:
             if self._is_inside(place) and not any(_is_below(root, place) for root in self._roots)
         }
 
+    def _without_new_repositories(self, found: Survey) -> Survey:
+        """What nobody has opened yet runs nothing there but for the user, who goes there first."""
+        new = [
+            each
+            for each in found.repositories
+            if str(each) not in self.known.git_directories
+            and each.is_dir()
+            and not each.is_symlink()
+            and self._is_new(str(each.parent))
+        ]
+        tops = tuple(f"{each.parent}/" for each in new)
+        return replace(
+            found,
+            repositories=[each for each in found.repositories if each not in new],
+            trees={git: trees for git, trees in found.trees.items() if not git.startswith(tops)},
+            items={p: item for p, item in found.items.items() if not p.startswith(tops)},
+        )
+
     # --- comparing -------------------------------------------------------------------------
 
     def _changed(self, now: Survey) -> list[str]:
@@ -475,7 +508,7 @@ class TreeWatch:
             case _:
                 is_new = now.kind is Kind.SCRIPT and before is None
                 came_along = is_new and self._came_with_a_repository(now.top)
-                came_along = came_along or (before is None and self._is_in_another_tree(now))
+                came_along = came_along or (before is None and self._is_in_another_tree(path, now))
                 return came_along or (path.endswith("/.hg/hgrc") and _is_only_paths(now.content))
 
     def _is_shielded(self, path: str, found: Survey) -> bool:
@@ -515,17 +548,28 @@ class TreeWatch:
         Nobody has opened that yet; what is new in a directory that was there is another thing.
         """
         place = os.path.dirname(top)  # noqa: PTH120 - a text
-        while self._is_inside(place) and place not in self.known.directories:
+        while self._is_inside(place) and self._is_new(place):
             if os.path.lexists(f"{place}/.git"):
                 return True
             place = os.path.dirname(place)  # noqa: PTH120 - a text
         return False
 
-    def _is_in_another_tree(self, item: _Watched) -> bool:
+    def _is_new(self, directory: str) -> bool:
+        """Whether it was not there, or is that of a submodule that was not fetched yet."""
+        before = self.known.directories.get(directory)
+        return before is None or (before.is_empty and directory not in self._roots)
+
+    def _is_in_another_tree(self, path: str, item: _Watched) -> bool:
         """Whether it is what git runs already: "git worktree add" brings its own copy of that."""
+        copies = (
+            self.known.items.get(other + path[len(tree) :])
+            for trees in self._repositories
+            for tree in trees
+            if _is_below(path, tree)
+            for other in trees
+        )
         return item.top in self._named and any(
-            known.content == item.content and known.top in self._named
-            for known in self.known.items.values()
+            each and each.content == item.content for each in copies
         )
 
     # --- putting right ---------------------------------------------------------------------

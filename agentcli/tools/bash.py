@@ -83,6 +83,8 @@ _PLACE_REFUSED = re.compile(
     rb"failed to sign the data",
     re.IGNORECASE | re.MULTILINE,
 )
+# a mount over one file cannot be renamed or removed: rename(2), unlink(2)
+_KEPT_BUSY = b"Device or resource busy"
 
 
 class BashArguments(Arguments):
@@ -376,17 +378,24 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if start.sandbox is None:
         return []
     has_failed = bool(ended.returncode) and ended.ending is Ending.EXITED
-    said = capture.data() if has_failed else b""
-    words = {*_WORD.findall(command.encode("utf-8", "replace")), *_WORD.findall(said)}
+    said = capture.data() if has_failed or "git" in command else b""
+    is_kept = _KEPT_BUSY in said  # some of git's commands go on
+    told = command.encode("utf-8", "replace") + (b"\n" + said if has_failed else b"")
+    words = set(_WORD.findall(told))
     if missed := [name for name in start.withheld if name.encode() in words]:
         named = ", ".join(sorted(missed)[:_NAMED_PROCESSES])
         line = f"[{named} of the user's environment is not given to commands in the sandbox"
         return [f'{line}; with access "outside" it is: the user will be asked]']
-    if not has_failed:
+    if not (has_failed or is_kept):
         return []
     offline = start.access in {Access.READ_ONLY, Access.INSIDE} and not start.sandbox.state.network
     if offline and _NETWORK_REFUSED.search(said):
         what, how = "without network", "network"
+    elif is_kept:
+        what, how = (
+            "where git's configuration and what other programs run stays as it is",
+            "outside",
+        )
     elif _PLACE_REFUSED.search(said):
         temporary = "/tmp" if start.sandbox.state.kind is SandboxKind.BWRAP else "$TMPDIR"  # noqa: S108 - named
         reads_only = start.access is Access.READ_ONLY

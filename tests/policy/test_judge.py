@@ -685,8 +685,15 @@ def test_reading_a_credential_asks_in_every_tool_also_at_home(
         assert "credentials" in decision.reason
     default = Policy(Mode.DEFAULT, contained=True)
     for text in ("ls -la .ssh", "test -f .netrc && echo yes", "echo .env", "grep .env src/a.py",
-                 "find . -name .env", "cat .env.example"):  # fmt: skip
+                 "find . -name .env", "cat .env.example", "git check-ignore .env"):  # fmt: skip
         assert judged(command(workspace, text), default).answer is ALLOW, text
+    auto = Policy(Mode.AUTO, contained=True)
+    for text, answer in (
+        ("git rm --cached .env", ALLOW),
+        ("git rm .env", ASK),
+        ("git mv .env x", ASK),
+    ):
+        assert judged(command(workspace, text), auto).answer is answer, text
 
 
 @pytest.mark.spec("SEC-3")

@@ -300,7 +300,7 @@ def test_everyday_looks_are_read_only_without_a_sandbox(command: str, workspace:
 CONTAINED_LOOKS = [
     "git status -sb", "git --no-pager diff HEAD~1 --stat", "git log --oneline --graph -5",
     "git show HEAD:a.txt", "git branch -a", "git branch --list 'x*'", "git stash list", "git tag -l",
-    "git grep -n foo", "git blame a.txt", "git reflog", "git remote -v", "git config --get user.name",
+    "git grep -n foo", "git blame a.txt", "git reflog", "git remote -v", "git config --get user.name", "git config user.name",
     "git -C sub log", "git ls-files | xargs wc -l", "git ls-files -o --exclude-standard", "env", "git log -Sfoo -p",
     "git log --pretty=format:'%h %s' | head", "git diff main...HEAD -- sub", "git rev-parse --abbrev-ref HEAD", "cd sub && git status", "(cd sub && ls)",
     "echo $HOME", 'echo "$USER is $(whoami)"', "yarn --version", "go version", "rustc -V", "pip list",

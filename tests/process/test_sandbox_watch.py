@@ -200,6 +200,12 @@ def test_what_a_clone_or_a_package_brings_is_left_alone(root: Path) -> None:
     made = "mkdir .vscode; echo x > .vscode/tasks.json; echo x > .envrc"
     assert born(root, f"git init -q clone; cd clone; {made}") == []
     assert born(root, f"mkdir -p node_modules/p; cd node_modules/p; {made}") == []
+    # a directory of a submodule is there, and empty, before it is fetched
+    assert (
+        born(root, f"git init -q .; {made}; cd lib; git init -q .; {made}", before="mkdir lib")
+        != []
+    )
+    assert not (root / ".envrc").exists() and (root / "lib/.envrc").exists()
 
 
 def test_husky_may_write_its_own_files_unless_git_is_told_to_use_them(root: Path) -> None:
@@ -298,16 +304,23 @@ def test_what_a_hooks_script_runs_in_its_turn_is_protected(
         assert bool(run_by_git(root / "tools" / name)) is (f"tools/{name}" in told)
 
 
-def test_hooks_of_the_users_configuration_are_looked_for_in_a_repository_that_comes_up(
+def test_hooks_of_the_users_configuration_count_in_each_repository_that_was_there(
     root: Path, home: Path
 ) -> None:
     (home / ".gitconfig").write_text('[includeIf "gitdir:/"]\n\tpath = work.inc\n')
     (home / "work.inc").write_text("[core]\n\thooksPath = .githooks\n")
     watch = TreeWatch([root], user_configs=tuple(map(Path, users_configurations())))
-    evil = "git init -q p; mkdir p/.githooks; echo evil > p/.githooks/pre-commit"
-    (told,) = born(root, evil, watch=watch)
-    assert "p/.githooks" in told and "renamed" in told
-    assert not (root / "p/.githooks").exists()
+    before = f"{REPOSITORY}; mkdir p lib; cd p; {REPOSITORY}"
+    brings = "mkdir .githooks; echo sh run.sh > .githooks/pre-commit; echo a > run.sh"
+    assert born(root, f"git init -q clone; cd clone; {brings}", before=before, watch=watch) == []
+    told = born(
+        root, f"cd p; {brings}; cd ../lib; git init -q; {brings}; cd ..; {brings}", watch=watch
+    )
+    assert [line.split(" would")[0].rpartition("root/")[2] for line in told] == [
+        ".githooks", "p/.githooks"
+    ]  # fmt: skip
+    told = born(root, "echo evil | tee clone/.githooks/pre-commit clone/run.sh", watch=watch)
+    assert len(told) == 2 and all("put back" in line for line in told)
 
 
 _TREES = (
