@@ -21,7 +21,7 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
 from agentcli.domain.extensions.mcp import LoginRequired, McpError
 from agentcli.mcp.protocol import LEGACY, MODERN, plain, request_headers
-from agentcli.rpc.messages import MalformedMessage, OverlongLine, decode, encode
+from agentcli.rpc.messages import MalformedMessage, OverlongLine, TooMuch, decode, encode
 from agentcli.wire.http import Endpoint, HttpClient, OpenAnswer
 from agentcli.wire.sse import SseDecoder, SseEvent
 
@@ -36,6 +36,7 @@ MIN_RETRY_S, MAX_RETRY_S = 0.1, 30.0
 NOTICE_S = 30.0
 DELETE_S = 2.0
 AHEAD_MESSAGES = 64
+MAX_TELLING = 16
 # after so many events others have a turn: a small packed piece holds very many (SEC-13)
 EVENTS_TOGETHER = 64
 # codes of our own in answers that stand in for the server's; the data says what is wrong
@@ -228,6 +229,7 @@ class _Http(_Remote):
         self._version = ""
         self._rules: Mapping[str, HeaderRules] = {}
         self._posts: dict[Any, asyncio.Task[None]] = {}
+        self._telling = asyncio.Semaphore(MAX_TELLING)
         self._listening = False
 
     def agreed(self, agreement: Agreement, rules: Mapping[str, HeaderRules]) -> None:
@@ -240,7 +242,7 @@ class _Http(_Remote):
         return self._version == MODERN
 
     async def send(self, line: bytes) -> None:
-        """See ``ServerChannel``: requests run together, notifications one after the other."""
+        """See ``ServerChannel``: requests run together, of all else a few."""
         message = json.loads(line)
         method, number = message.get("method"), message.get("id")
         if method is not None and number is not None:
@@ -252,7 +254,9 @@ class _Http(_Remote):
             if given_up is not None:  # to end the request's stream is to cancel it
                 given_up.cancel()
         elif not self._is_modern:
+            await self._telling.acquire()
             told = self._start(self._tell(line))
+            told.add_done_callback(lambda _: self._telling.release())
             if method == "notifications/initialized":  # what comes after it counts on it
                 await asyncio.wait({told})
                 if not self._listening:
@@ -415,8 +419,11 @@ def _retry_s(decoder: SseDecoder) -> float:
 
 
 def _json(body: bytes) -> Any:
+    """The messages; ``None`` if there are none. Raises ``McpError`` for too many or too large."""
     try:
         return decode(body)
+    except TooMuch as error:
+        raise McpError(f"the server's answer was lost: {error}") from None
     except MalformedMessage:
         return None
 

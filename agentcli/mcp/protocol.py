@@ -344,7 +344,7 @@ def parts_of(blocks: Sequence[Mapping[str, Any]]) -> list[ResultPart]:
     """Content blocks as parts of a message."""
     parts: list[ResultPart] = []
     images = 0
-    for block in blocks:
+    for block in blocks[:MAX_LISTED]:
         part = _part_of(block)
         if isinstance(part, ImagePart):
             images += 1
@@ -353,6 +353,8 @@ def parts_of(blocks: Sequence[Mapping[str, Any]]) -> list[ResultPart]:
         parts.append(part)
     if images > MAX_IMAGES:
         parts.append(TextPart(f"[{images - MAX_IMAGES} more images were left out]"))
+    if len(blocks) > MAX_LISTED:
+        parts.append(TextPart(f"[{len(blocks) - MAX_LISTED:,} more parts were left out]"))
     return parts
 
 

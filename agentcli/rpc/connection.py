@@ -349,6 +349,7 @@ class Connection:
         if isinstance(line, OverlongLine):
             self._take_lost(line.head, TooMuch(f"more than {MAX_MESSAGE_BYTES:,} bytes"))
             return
+        batch: list[Any] = []
         try:
             if len(line) > _THREAD_BYTES:
                 message = await asyncio.to_thread(decode, line)
@@ -356,12 +357,15 @@ class Connection:
                 message = decode(line)
             # versions of MCP before 2025-06-18 had batches
             batch = message if isinstance(message, list) and not self._strict else [message]
-            for each in batch:
-                self._take(each, tasks)
         except TooMuch as error:
             self._take_lost(line, error)
         except MalformedMessage as error:
             self._refuse(error)
+        for each in batch:
+            try:
+                self._take(each, tasks)
+            except MalformedMessage as error:  # somebody may wait for the one beside it
+                self._refuse(error)
 
     def _take_lost(self, line: bytes, error: TooMuch) -> None:
         """Anyone who waits for it is told, as far as its beginning says who that is."""

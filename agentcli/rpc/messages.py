@@ -18,6 +18,8 @@ from agentcli.domain.values import frozen
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 200
+MAX_BATCH = 1_000
+"""Messages in one: each is work, however short it is."""
 READ_BYTES = 64 * 1024
 LINES_TOGETHER = 64
 _HEAD_BYTES = 4096
@@ -99,6 +101,8 @@ def decode(line: bytes) -> Any:
         raise MalformedMessage("not JSON") from None
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and is_deep(value, MAX_DEPTH):
         raise TooMuch(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(value, list) and len(value) > MAX_BATCH:
+        raise TooMuch(f"more than {MAX_BATCH:,} messages")
     return value
 
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -21,13 +22,14 @@ from agentcli.domain.tools import OutputKind, ToolOutput
 from agentcli.mcp import http
 from agentcli.mcp.client import McpClient, answer_question, connected
 from agentcli.mcp.http import MIN_RETRY_S, PlainHeaders, _retry_s, http_channel, sse_channel
-from agentcli.mcp.protocol import LEGACY, MODERN
+from agentcli.mcp.protocol import LEGACY, MODERN, output_of
 from agentcli.mcp.servers import McpServer, Transport
 from agentcli.tools._server_tool import ServedTool
 from agentcli.wire.sse import SseDecoder
 from tests.mcp.servers import SUPPORT, Answers, hostile, hub_of, sdk_server, server, setup
 from tests.security.hostile_server import STREAM
 from tests.security.hostile_server import hostile as hostile_reply
+from tests.support.json_server import Asked, JsonServer
 
 pytestmark = pytest.mark.spec("MCP-1")
 ERAS = [pytest.param("", MODERN, id="2026"), pytest.param("2025", LEGACY, id="2025")]
@@ -199,6 +201,23 @@ def test_an_answer_of_100_mb_is_an_error_and_the_server_is_used_on(tmp_path: Pat
     with_client(hostile("floods"), tmp_path)(scene)
 
 
+@pytest.mark.spec("MCP-6", "SEC-13")
+def test_of_very_many_parts_of_an_output_a_bounded_number_is_read() -> None:
+    output = output_of({"content": [{"type": "text", "text": "x"}] * 5_000})
+    assert text_of(output).splitlines() == ["x"] * 2_000 + ["[3,000 more parts were left out]"]
+
+
+@pytest.mark.spec("MCP-6", "SEC-13")
+def test_a_swarm_of_messages_in_one_hides_no_answer_or_is_an_error(tmp_path: Path) -> None:
+    async def scene(client: McpClient) -> None:
+        assert text_of(await client.call("echo", {"n": 1}, lambda _: None)) == '{"n": 1}'
+        with pytest.raises(McpError, match="more than 1,000 messages"):
+            await client.call("echo", {"all": 1}, lambda _: None)
+        assert len(await client.tools()) == 1
+
+    with_client(hostile("swarms"), tmp_path)(scene)
+
+
 @pytest.mark.spec("MCP-2")
 def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
     configured = hostile("silent", startupTimeout=300)
@@ -284,3 +303,29 @@ def test_a_flood_of_small_events_lets_others_have_a_turn(
         asyncio.run(ask(flood.url))
     assert read >= 20_000
     assert max(most) <= 2 * http.EVENTS_TOGETHER
+
+
+@pytest.mark.spec("MCP-6", "SEC-13")
+def test_over_http_too_many_messages_in_one_are_an_error_and_few_answers_leave_at_once() -> None:
+    held = threading.Event()
+
+    def told(asked: Asked) -> tuple[int, object]:
+        if asked.body["method"] == "ask":
+            return 200, [{}] * 2_000
+        return 202, held.wait(10)
+
+    async def ask(url: str) -> None:
+        configured = server("f", {"type": "http", "url": url})
+        async with http_channel(configured, PlainHeaders(configured)) as channel:
+            await channel.send(b'{"id":1,"method":"ask"}')
+            assert "more than 1,000 messages" in str(await anext(aiter(channel.lines())))
+            for _ in range(http.MAX_TELLING):
+                await channel.send(b'{"method":"notice"}')
+            one_more = asyncio.create_task(channel.send(b'{"method":"notice"}'))
+            await asyncio.sleep(0)
+            assert not one_more.done()
+            held.set()
+            await one_more
+
+    with JsonServer({"POST /": told}) as served:
+        asyncio.run(ask(f"{served.url}/"))

@@ -292,7 +292,14 @@ def test_a_request_that_is_too_large_is_answered_and_no_request_of_ours_fails(
 
 
 def test_a_strict_connection_says_what_is_wrong_and_another_ignores_it() -> None:
-    wrong: list[object] = [b"hello", [], [{"id": 1, "method": "x"}], 7, {"id": 1}, {"jsonrpc": 2}]
+    wrong: list[object] = [
+        b"hello",
+        [],
+        [{}, 5, {"id": 1, "method": "x"}],
+        7,
+        {"id": 1},
+        {"jsonrpc": 2},
+    ]
     wrong += [{"id": None, "method": "x"}, {"id": True, "method": "x"}, OverlongLine(b"")]
 
     async def strict(connection: Connection, peer: Peer) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agentcli.rpc.messages import (
     LINES_TOGETHER,
+    MAX_BATCH,
     MAX_DEPTH,
     MAX_MESSAGE_BYTES,
     LineCutter,
@@ -68,6 +69,7 @@ DEEP: list[Callable[[], bytes]] = [
     lambda: b"[" * 100_000 + b"]" * 100_000,
     lambda: b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1),
     lambda: b"[" + b"{}," * 4_000_000 + b"{}]",
+    lambda: b"[" + b"{}," * MAX_BATCH + b"{}]",
     lambda: b"1" * 100_000,
     lambda: b"\xff\xfe{}",
     lambda: b"",
@@ -75,7 +77,9 @@ DEEP: list[Callable[[], bytes]] = [
 ]
 
 
-@pytest.mark.parametrize("make", DEEP, ids=["deep", "deeper", "many", "digits", "bytes", "", "big"])
+@pytest.mark.parametrize(
+    "make", DEEP, ids=["deep", "deeper", "many", "batch", "digits", "bytes", "", "big"]
+)
 def test_what_is_too_much_is_malformed(make: Callable[[], bytes]) -> None:
     with pytest.raises(MalformedMessage):
         decode(make())

@@ -72,6 +72,9 @@ def call(number: Any, params: dict[str, Any]) -> None:
             sys.stdout.write(chunk)
         sys.stdout.write('"}]}}\n')
         sys.stdout.flush()
+    elif MODE == "swarms":
+        each = [{}] * (2_000 if "all" in params["arguments"] else 900)
+        print(json.dumps([*each, {"jsonrpc": "2.0", "id": number, "result": text}]), flush=True)
     elif MODE == "lies":
         for wrong in (number + 1, str(number), None, True, -number, 1.5):
             say({"id": wrong, "result": {"content": [{"type": "text", "text": "a lie"}]}})
