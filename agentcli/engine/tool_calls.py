@@ -110,7 +110,10 @@ class ToolCalls:
             self._emit(ToolAnnounced(job.call, job.summary))
             self._tell_gated(job)
         self._batch = left
+        moved = False
         while left:
+            if moved:
+                await self._judge_again(left)
             batch, left = _next_batch(left)
             await self._settle()
             if self._token.cancelled:  # checkpoint 2
@@ -124,8 +127,7 @@ class ToolCalls:
                 if job.output is not None and job.output.ends_turn:
                     self.ended_turn = True
                     self.answer = job.output.answer or self.answer
-            if left and not all(job.changes_nothing for job in batch):
-                await self._judge_again(left)
+            moved |= bool(left) and not all(job.changes_nothing for job in batch)
         self.ended_turn |= self.hooks is not None and bool(self.hooks.stopped)
         if self._token.cancelled:
             raise TurnCancelled
@@ -220,11 +222,16 @@ class ToolCalls:
         return batch, left
 
     async def _judge_again(self, left: Sequence[Job]) -> None:
-        """A call may have moved the shell or a link: what it left behind is what counts (SEC-5)."""
+        """A call may have moved the shell or a link: what it left behind is what counts (SEC-5).
+
+        Of those that are left the next ones, up to the first that runs alone.
+        """
         shell = await self._shells()
         for job in left:
             if job.facts is not None and job.tool is not None:
                 self._gather_facts(job, job.tool, shell)
+            if not job.is_concurrent:
+                return
 
     async def _shells(self) -> ShellPlaces:
         parts = self._parts

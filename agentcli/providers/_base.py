@@ -287,23 +287,27 @@ class HttpProvider:
             **with_own_headers(self.headers(body), self.config),
         }
         decoder = self.decoder_type(endpoint)
-        with refusals_in_words(endpoint):
-            async with aclosing(self._http.post_stream(endpoint, headers, to_json(body))) as chunks:
-                async for chunk in chunks:
-                    for event in decoder.feed(chunk):
-                        yield event
-                    if decoder.ended or decoder.complete:
-                        break
-                    if decoder.failure is not None or cancel.cancelled:
-                        break
-                if (decoder.ended or decoder.complete) and not cancel.cancelled:
-                    for event in decoder.feed(await _rest(chunks)):
-                        yield event
+        broken: ProviderError | None = None
+        try:
+            with refusals_in_words(endpoint):
+                posted = self._http.post_stream(endpoint, headers, to_json(body))
+                async with aclosing(posted) as chunks:
+                    async for chunk in chunks:
+                        for event in decoder.feed(chunk):
+                            yield event
+                        if decoder.ended or decoder.complete or decoder.failure or cancel.cancelled:
+                            break
+                    if (decoder.ended or decoder.complete) and not cancel.cancelled:
+                        for event in decoder.feed(await _rest(chunks)):
+                            yield event
+        except ProviderError as error:
+            broken = error  # what has said its end before is whole all the same
         if not cancel.cancelled:
             for event in decoder.close():
                 yield event
-        if decoder.failure is not None:
-            raise decoder.failure
+        failure = decoder.failure if broken is None or decoder.ended else broken
+        if failure is not None:
+            raise failure
 
     async def aclose(self) -> None:
         """Release connections."""

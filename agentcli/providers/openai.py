@@ -310,14 +310,13 @@ class ChatDecoder(StreamDecoder):
         if isinstance(usage, dict):
             self._usage = openai_usage(usage, "prompt", "completion")
         choices = value.get("choices")
-        if not isinstance(choices, list):
-            return
-        for choice in choices:
+        for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and not choice.get("index"):
                 if self._is_of_another(value.get("id"), choice.get("delta")):
                     self.mixed_up("the id of the reply changes")
                     return
                 self._choice(choice)
+        self.complete = self._stop is not None and self._usage is not None
 
     def _is_of_another(self, reply_id: object, delta: object) -> bool:
         """Whether a piece with output comes from a second reply.

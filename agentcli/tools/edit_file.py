@@ -83,11 +83,11 @@ class EditFile(ChangeTool[EditFileArguments]):
                 "write_file to replace the whole file."
             )
         require_unchanged(state, ctx.files, ctx.workspace)
-        before = editable(state, name)
+        before, old = editable(state, name), args.old_string
+        if before.encoding.line_end == "\r":
+            old = old.replace("\r\n", "\n").replace("\r", "\n")
         try:
-            edit = find_edit(
-                before.text, args.old_string, args.new_string, replace_all=args.replace_all
-            )
+            edit = find_edit(before.text, old, args.new_string, replace_all=args.replace_all)
         except NoMatch as error:
             raise FileProblem(f"{name}: {error}") from None
         if edit.text == before.text:

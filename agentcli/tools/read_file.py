@@ -223,7 +223,8 @@ def _notes(page: Page, source: _Source) -> list[str]:
 
 
 def _encoding_note(encoding: Encoding) -> tuple[str, ...]:
-    return (f"encoding: {encoding.label}",) if encoding.label else ()
+    notes = (f"encoding: {encoding.label}",) if encoding.label else ()
+    return notes if encoding.line_end == "\n" else (*notes, "line ends are CR")
 
 
 def _image(descriptor: int, name: str, media_type: str) -> ToolOutput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
@@ -86,7 +87,7 @@ def _in_encoding_of(state: FoundFile, content: str, name: str) -> tuple[bytes, s
     before = decode(state.data) if state.data is not None else None
     if before is None:
         return encoded(content, UTF_8, name), ""
-    encoding = before.encoding
+    encoding = replace(before.encoding, line_end="\n")
     if encoding.bom:
         content = content.removeprefix("\ufeff")
     try:
@@ -97,9 +98,9 @@ def _in_encoding_of(state: FoundFile, content: str, name: str) -> tuple[bytes, s
         note = f" It was {before.encoding.label} and is now {encoding.label or 'UTF-8'}."
     if encoding.label:
         note = note or f" Its encoding is still {encoding.label}."
-    was = line_end_label(before.text)
+    was = "CR" if before.encoding.line_end == "\r" else line_end_label(before.text)
     if was and not line_end_label(content):
-        note += f" Its line ends were {'CRLF' if was == 'CRLF' else 'mixed'} and are now LF."
+        note += f" Its line ends were {was} and are now LF."
     return after, note
 
 

@@ -722,6 +722,22 @@ def test_a_call_is_judged_by_what_any_call_beside_others_has_left(tmp_path: Path
     assert [request.call.id for request in world.approver.requests] == ["c"]
 
 
+@pytest.mark.spec("SEC-13", "LOOP-4")
+def test_many_calls_are_judged_a_few_times_each() -> None:
+    looks = 0
+
+    class Counted(Bash):
+        def paths(self, args: Any, workspace: Workspace) -> tuple[Path, ...]:
+            nonlocal looks
+            looks += 1
+            return super().paths(args, workspace)
+
+    count = 120
+    wanted = calls(*((f"c{n}", "bash", f'{{"command": "touch {n}"}}') for n in range(count)))
+    play(World(PlayedProvider(wanted, says("x")), [Counted("bash", ok)]))
+    assert count <= looks <= 5 * count
+
+
 @pytest.mark.spec("LOOP-4")
 def test_all_calls_are_announced_in_the_models_order_before_any_starts() -> None:
     tools = [FakeTool("look", ok), FakeTool("change", ok, Asks.EDIT)]

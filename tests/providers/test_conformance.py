@@ -425,6 +425,20 @@ def test_a_dropped_connection_is_a_network_error(
 
 @pytest.mark.spec("STR-4")
 @pytest.mark.parametrize(
+    "after", [{"drop_at": "end:2"}, {"drop_at": "end:3"}, {"stall_at": "end:3"}]
+)
+def test_a_chat_reply_that_has_given_its_finish_reason_is_whole_whatever_the_connection_does(
+    model_server: ModelServer, after: dict[str, Any]
+) -> None:
+    model_server.add(call("bash", {"command": "pwd"}, **after))
+    client = Client("openai", model_server)
+    client.history.append(user_text("hi"))
+    answer = run(client, client.ask())
+    assert [one.arguments for one in answer.tool_calls] == [{"command": "pwd"}]
+
+
+@pytest.mark.spec("STR-4")
+@pytest.mark.parametrize(
     ("place", "streaming"), [("connect", False), ("headers", True), ("start", True)]
 )
 def test_a_drop_says_whether_the_stream_had_begun(

@@ -148,7 +148,7 @@ def offset_of(place: Place, events: Sequence[Event]) -> int:
     name, _, count = place.partition(":")
     wanted, position = int(count or 1), 0
     for kind, data in events:
-        if name == "end" and kind == "end":
+        if name == "end" and kind == "end" and wanted == 1:
             return position
         position += len(data)
         wanted -= kind == name

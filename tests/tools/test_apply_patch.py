@@ -179,6 +179,8 @@ def test_wrappers_around_a_patch_are_overlooked(room: Room, first: str, last: st
         wrapped("*** Add File: dir\n+x"),
         wrapped("*** Delete File: gone.txt"),
         wrapped("*** Delete File: dir"),
+        "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+a.txt",
+        "diff --git a/m b/m\nindex 1..2 160000\n--- a/m\n+++ b/m\n@@ -1 +1 @@\n-Sub 1\n+Sub 2",
     ],
 )
 def test_what_is_no_patch_or_does_not_fit_changes_nothing(room: Room, patch: str) -> None:
@@ -290,6 +292,7 @@ def test_context_is_found_in_spite_of_white_space_and_punctuation_and_stays_as_i
         (b"one\r\ntwo", "-one\n+ONE", b"ONE\r\ntwo\r\n"),
         (b"a\nb\n", "-a\n-b\n+b\n+b\n+a", b"b\nb\na\n"),
         ("\ufeffone\ntwo\n".encode(), "-one\n+uno", "\ufeffuno\ntwo\n".encode()),
+        (b"one\rtwo\r", " one\n-two\n+2\n+3", b"one\r2\r3\r"),
         ("één\ntwee\n".encode("latin-1"), "-twee\n+drieë", "één\ndrieë\n".encode("latin-1")),
         ("one\r\ntwo\r\n".encode("utf-16"), "-two\n+2", "one\r\n2\r\n".encode("utf-16")),
     ],
@@ -539,6 +542,21 @@ def test_plain_and_careless_unified_diffs_are_understood(
     path = room.write("a.txt", BEFORE)
     ok(room.run(TOOL, patch=patch))
     assert path.read_text() == BEFORE.replace("line 1\n", f"{after}\n", 1)
+
+
+@pytest.mark.spec("TOOL-9")
+@pytest.mark.parametrize("version", ["2.40.1", "2.39.2 (Apple Git-143)"])
+def test_a_patch_of_git_format_patch_ends_at_its_signature(room: Room, version: str) -> None:
+    path = room.write("a.md", "x\n- \n-- \n9.9\n")
+    head = (
+        "From 1 Mon Sep 17\nSubject: [PATCH] y\n\n---\n a.md | 2 +-\n\ndiff --git a/a.md b/a.md\n"
+    )
+    hunk = "--- a/a.md\n+++ b/a.md\n@@ -1 +1 @@\n-x\n+y\n"
+    ok(room.run(TOOL, patch=f"{head}{hunk}-- \n{version}\n\n"))
+    assert path.read_text() == "y\n- \n-- \n9.9\n"
+    careless = "--- a/a.md\n+++ b/a.md\n@@ -1 +1 @@\n-y\n+z\n-- \n --\x20\n"  # more than it counts
+    ok(room.run(TOOL, patch=careless))
+    assert path.read_text() == "z\n-- \n9.9\n"
 
 
 @pytest.mark.spec("TOOL-9")

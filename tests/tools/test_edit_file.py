@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agentcli.domain.tools import Asks, WouldFail
 from agentcli.tools.edit_file import TOOL
 from agentcli.tools.read_file import TOOL as READ
+from agentcli.tools.write_file import TOOL as WRITE
 from tests.tools.in_a_room import Room, failed, needs_suites, ok, room, suite
 
 __all__ = ["room"]
@@ -257,6 +258,18 @@ def test_mixed_line_ends_are_kept_line_by_line(room: Room) -> None:
     assert edited(room, before, "b", "b\nb2") == b"a\r\nb\nb2\nc\r\nd\n"
 
 
+@pytest.mark.spec("TOOL-7", "TOOL-8")
+def test_a_file_with_carriage_returns_alone_is_read_in_lines_and_keeps_them(room: Room) -> None:
+    before = b"one\rtwo\rthree\r"
+    assert edited(room, before, "one\ntwo", "1\n2\n2b") == b"1\r2\r2b\rthree\r"
+    assert edited(room, before, "two\rthree", "2\r\n3") == b"one\r2\r3\r"
+    shown = room.run(READ, path="f.txt")
+    assert "     2\t2\n     3\t3\n[line ends are CR]" in str(ok(shown))
+    written = room.run(WRITE, path="f.txt", content="a\nb\n")
+    assert "Its line ends were CR and are now LF." in str(ok(written))
+    assert (room.root / "f.txt").read_bytes() == b"a\nb\n"
+
+
 @pytest.mark.spec("TOOL-8")
 def test_mode_and_owner_are_kept(room: Room) -> None:
     path = room.write("f.txt", "a\n")
@@ -394,7 +407,9 @@ def test_bytes_that_an_edit_does_not_touch_stay_identical(
     assert written.startswith(head)
     assert written.endswith(tail)
     inner = written[len(head) : len(written) - len(tail)].decode()
-    assert re.sub("\r+\n", "\n", inner) == re.sub("\r+\n", "\n", new)
+    has_lone = "\r" in before + old + after and "\n" not in before + old + after
+    any_end = "[\r\n]+" if has_lone else "\r+\n"  # a file of carriage returns alone keeps to them
+    assert re.sub(any_end, "\n", inner) == re.sub(any_end, "\n", new)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools.files.disk import MAX_WHOLE_BYTES, FoundFile, Transaction, human_size, note_seen
 from agentcli.tools.files.no_follow import size_of
 from agentcli.tools.files.paths import FileProblem, JudgedContext, changed_meanwhile, shown
-from agentcli.tools.files.text import UTF_8, Encoding, Text, decode
+from agentcli.tools.files.text import Encoding, Text, decode
 
 A = TypeVar("A", bound=Arguments)
 R = TypeVar("R")
@@ -212,7 +212,7 @@ def encoded(text: str, encoding: Encoding, name: str) -> bytes:
         return encoding.encode(text)
     except UnicodeEncodeError as error:
         char = error.object[error.start]
-        if encoding == UTF_8:
+        if not encoding.label:
             raise FileProblem(
                 f"The text has a character that no file can hold (U+{ord(char):04X}). "
                 "Nothing was written."

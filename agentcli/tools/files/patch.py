@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 _RANGE = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@.*")
 _NULL = "/dev/null"
 _NO_NEWLINE = "\\"
+_NO_FILES = {"120000": "symbolic links are not patched.", "160000": "submodules are not patched."}
+_VERSION = re.compile(r"\d+\.\d+")
 _OLD_PREFIXES, _NEW_PREFIXES = ("a/", "i/", "c/", "o/"), ("b/", "w/", "i/")
 _OCTAL = re.compile(rb"\\([0-7]{3})|\\(.)")
 _C_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f"}
@@ -373,16 +375,18 @@ class _DiffReader:
             if line.startswith(("diff --git ", "@@")) or _is_header(self._lines, self._at):
                 return
             word, _, rest = line.rpartition(" ")
-            if word in {"new file mode", "new mode"}:
+            if word in {"new file mode", "new mode"} and rest not in _NO_FILES:
                 section.is_new = section.is_new or word == "new file mode"
                 section.mode = _mode(rest)
-            elif word == "deleted file mode":
+            elif word == "deleted file mode" and rest not in _NO_FILES:
                 section.is_deleted = True
             elif line.startswith(("rename from ", "copy from ")):
                 source = _unquoted(line.split(" ", 2)[2])
             elif line.startswith(("rename to ", "copy to ")):
                 section.is_copy = line.startswith("copy")
                 section.renamed = (source, _unquoted(line.split(" ", 2)[2]))
+            elif rest in _NO_FILES and word.startswith(("new ", "old ", "deleted ", "index ")):
+                raise PatchProblem(f"{self._where()}: {_NO_FILES[rest]} Use bash for it.")
             elif line.startswith(("GIT binary patch", "Binary files ")):
                 raise PatchProblem(f"{self._where()}: binary patches cannot be applied.")
             self._at += 1
@@ -421,6 +425,9 @@ class _DiffReader:
             return not counted or bool(follows and follows[0].startswith("@@"))
         if not line:
             return not counted
+        if line.rstrip() == "--" and not counted:  # git format-patch signs with its version
+            follows = self._lines[self._at + 1 : self._at + 2]
+            return bool(follows and _VERSION.match(follows[0]))
         return line[0] not in " +-"
 
 

@@ -11,7 +11,7 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 _SAMPLE = 65_536
@@ -67,16 +67,21 @@ _BINARIES = (
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How a file's text is written. ``errors`` is the codec's handler that keeps odd bytes."""
+    """How a file's text is written. ``errors`` is the codec's handler that keeps odd bytes.
+
+    ``line_end`` is a carriage return where the file has no other, as on old Macs: such a text has
+    line feeds like any other.
+    """
 
     codec: str = "utf-8"
     bom: bytes = b""
     errors: str = "strict"
+    line_end: str = "\n"
 
     @property
     def label(self) -> str:
         """The name for the user, empty for plain UTF-8."""
-        if self == UTF_8:
+        if (self.codec, self.bom, self.errors) == ("utf-8", b"", "strict"):
             return ""
         name = _LABELS.get(self.codec, self.codec.upper())
         if self.errors == _KEEP_BAD:
@@ -85,6 +90,8 @@ class Encoding:
 
     def encode(self, text: str) -> bytes:
         """Raises ``UnicodeEncodeError`` where the encoding lacks a character."""
+        if self.line_end != "\n":
+            text = text.replace("\r\n", "\n").replace("\n", self.line_end)
         return self.bom + text.encode(self.codec, self.errors)
 
 
@@ -93,7 +100,7 @@ UTF_8 = Encoding()
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A decoded file; line ends as they are, the byte-order mark in ``encoding``."""
+    """A decoded file; line ends as they are or as ``encoding`` says, where also the mark is."""
 
     text: str
     encoding: Encoding
@@ -107,6 +114,8 @@ def decode(data: bytes) -> Text | None:
         except UnicodeDecodeError:
             continue
         if "\0" not in text and encoding.encode(text) == data:
+            if "\r" in text and "\n" not in text:
+                return Text(text.replace("\r", "\n"), replace(encoding, line_end="\r"))
             return Text(text, encoding)
     return None
 
