@@ -411,15 +411,24 @@ class ChatActions:
 
     def open_transcript(self) -> None:
         """Ctrl-O: the whole session at its last tool call, in a pager (UI-12)."""
-        self._chat.jobs.add(self._page)
-
-    async def _page(self) -> None:
         from agentcli.repl.pager import Paging
 
-        chat = self._chat
-        self._paging = Paging(chat.terminal, chat.user.cwd, chat.input.aside, chat.terminal_gone)
-        if not await self._paging.show(chat.session, self._view.last_output):
-            chat.show(["Nothing was said in this session. No tool was called yet."])
+        chat, opening = self._chat, self._paging
+        if opening is not None:  # the same key closes it, be it before it is seen
+            opening.stop()
+            self._paging = None
+            return
+        paging = Paging(chat.terminal, chat.user.cwd, chat.input.aside, chat.terminal_gone)
+        self._paging = paging
+        chat.jobs.add(lambda: self._page(paging))
+
+    async def _page(self, paging: Paging) -> None:
+        try:
+            if not await paging.show(self._chat.session, self._view.last_output):
+                self._chat.show(["Nothing was said in this session. No tool was called yet."])
+        finally:
+            if self._paging is paging:
+                self._paging = None
 
     def announce(self, text: str) -> None:
         """A line of news, above what is being typed."""

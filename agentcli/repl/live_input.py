@@ -105,7 +105,7 @@ class LiveInput:
         self._esc_at = float("-inf")
         self._closed = False
         self._given = ""  # what was last put into the input
-        self._away = 0  # something else has the terminal
+        self._others = asyncio.Lock()  # something else has the terminal
         shown = shown_keys(user.settings.chat_keys, user.default_keys)
         self.region = Region(view, opened, self._screen.theme, shown)
 
@@ -240,6 +240,8 @@ class LiveInput:
     async def choose(self, panel: Panel) -> None:
         """Show ``panel`` in place of the input until it is answered."""
         async with self._one_panel:
+            async with self._others:
+                pass  # it is answered where it is seen
             await self._choose(panel)
 
     async def _choose(self, panel: Panel) -> None:
@@ -327,14 +329,12 @@ class LiveInput:
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
         """Let something else have the terminal."""
-        self._away += 1
-        # the application judges a lone Esc that much later and must not take one from others
-        await asyncio.sleep(ESCAPE_S)
-        try:
+        async with self._others:
+            # the application judges a lone Esc that much later and must not take one from others
+            await asyncio.sleep(ESCAPE_S)
             async with in_terminal():
-                yield
-        finally:
-            self._away -= 1
+                with self._screen.given_away():
+                    yield
 
     def show_todos(self, lines: Sequence[str]) -> None:
         """Show the agent's list until another is given."""
@@ -351,7 +351,7 @@ class LiveInput:
 
     def press_ctrl_c(self) -> None:
         """SIGINT came from outside."""
-        if self.app.is_running and not self.app.is_done and not self._away:
+        if self.app.is_running and not self.app.is_done and not self._others.locked():
             self.app.key_processor.send_sigint()
 
     def close(self) -> None:
@@ -511,7 +511,8 @@ class LiveInput:
 
     def _drain(self) -> None:
         """Keys that were pressed already are no answer to what comes now."""
-        if self.app.is_running and not self._away and not self._terminal.input.closed:
+        is_ours = not (self._others.locked() or self._terminal.input.closed)
+        if self.app.is_running and is_ours:
             self.app.key_processor.feed_multiple(self._terminal.input.read_keys())
             self.app.key_processor.process_keys()
 

@@ -13,7 +13,7 @@ import shutil
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -30,11 +30,10 @@ from agentcli.domain.events import ToolFinished
 from agentcli.repl.outside import command_for, is_less, page_file
 from agentcli.repl.replay import Transcript
 from agentcli.repl.terminal import ESCAPE_S, Terminal
-from agentcli.ui.rows import fit, wrap
+from agentcli.ui.rows import fit, packed
 from agentcli.ui.sanitize import clean_line
 
 _SGR = re.compile(rb"\x1b\[[0-9;]*m")
-_KEYS = "t thinking · / search · n next · q closes"
 _MAX_LINE_BYTES = 100_000
 
 
@@ -64,12 +63,15 @@ class Paging:
         self._aside = aside
         self._gone = gone
         self._task: asyncio.Future[bool] | None = None
+        self._is_stopped = False
 
     async def show(self, session: Session, newest: ToolFinished | None) -> bool:
         """The whole session at its last call; false when there is nothing to show.
 
         ``newest`` is a call that the session's file may not hold: the user's own.
         """
+        if self._is_stopped:
+            return True
         task = self._task = asyncio.ensure_future(self._shown(session, newest))
         try:
             await asyncio.wait({task})
@@ -81,7 +83,8 @@ class Paging:
             task.cancel()
 
     def stop(self) -> None:
-        """The chat ends."""
+        """The chat ends, or the user does not want to see it after all."""
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
 
@@ -89,20 +92,32 @@ class Paging:
         terminal, cwd = self._terminal, self._cwd
         chosen = command_for(("PAGER",), (), cwd, os.environ)
         is_painted = chosen is None or is_less(chosen)
-        with await asyncio.to_thread(lambda: TemporaryFile("w+b", prefix="agentcli-")) as file:
-            transcript = Transcript(file, terminal.theme, terminal.screen.size, painted=is_painted)
-            await transcript.write_all(session.pages(), session.raw_output)
-            if newest is not None and newest.call.id not in transcript.calls:
-                raw = await session.raw_output(newest.call.id)
-                await asyncio.to_thread(transcript.add_call, newest, raw)
-            if len(transcript.whole) == 1:
-                return False
-            await asyncio.to_thread(file.flush)
+
+        async def write() -> Transcript:
+            file = await asyncio.to_thread(TemporaryFile, "w+b", prefix="agentcli-")
+            try:
+                made = Transcript(file, terminal.theme, terminal.screen.size, painted=is_painted)
+                await made.write_all(session.pages(), session.raw_output)
+                if newest is not None and newest.call.id not in made.calls:
+                    raw = await session.raw_output(newest.call.id)
+                    await asyncio.to_thread(made.add_call, newest, raw)
+                await asyncio.to_thread(file.flush)
+            except BaseException:
+                file.close()
+                raise
+            return made
+
+        transcript = await write()
+        if chosen is None and terminal.theme.live and not transcript.is_empty:
             async with self._aside():
-                if chosen is None and not terminal.theme.live:
+                await Pager(terminal, transcript, write).run()
+            return True
+        with transcript.file as file:
+            if transcript.is_empty:
+                return False
+            async with self._aside():
+                if chosen is None:
                     await asyncio.to_thread(_print_all, file)
-                elif chosen is None:
-                    await Pager(terminal, transcript, file).run()
                 else:
                     line = bisect_right(transcript.whole, transcript.last_call)
                     await asyncio.to_thread(page_file, file, line, cwd, os.environ)
@@ -110,12 +125,18 @@ class Paging:
 
 
 class Pager:
-    """The pager while it is open."""
+    """The pager while it is open; ``write`` lays the session out for the window as it is then."""
 
-    def __init__(self, terminal: Terminal, transcript: Transcript, file: BinaryIO) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        transcript: Transcript,
+        write: Callable[[], Awaitable[Transcript]],
+    ) -> None:
         self._terminal = terminal
         self._transcript = transcript
-        self._file = file
+        self._write = write
+        self._laid_out = transcript.columns  # or is being
         self._is_folded = True
         self._top = 0
         self._query = ""
@@ -135,7 +156,24 @@ class Pager:
 
     async def run(self) -> None:
         """Until the user has seen enough."""
-        await self._application.run_async(handle_sigint=False, set_exception_handler=False)
+        try:
+            await self._application.run_async(handle_sigint=False, set_exception_handler=False)
+        finally:
+            self._transcript.file.close()
+
+    async def _lay_out(self) -> None:
+        """Write it again for the width that the window has now; what is seen stays in sight."""
+        new = await self._write()
+        old = self._transcript
+        if new.columns != self._laid_out:  # it has changed again
+            new.file.close()
+            return
+        self._transcript = new
+        old.file.close()
+        block, line = old.line_in_block(self._top, is_folded=self._is_folded)
+        self._top = new.line_of_block(block, line, is_folded=self._is_folded)
+        self._move(0)
+        self._application.invalidate()
 
     # --- lines -----------------------------------------------------------------------------
 
@@ -151,8 +189,9 @@ class Pager:
         return max(1, self._terminal.screen.size.lines - 1)
 
     def _line(self, number: int) -> bytes:
-        self._file.seek(self._places[number])
-        return self._file.readline(_MAX_LINE_BYTES).rstrip(b"\n")
+        file = self._transcript.file
+        file.seek(self._places[number])
+        return file.readline(_MAX_LINE_BYTES).rstrip(b"\n")
 
     def _go_to(self, place: int) -> None:
         """The line that holds ``place`` is the first on the screen, as far as there are lines."""
@@ -180,26 +219,25 @@ class Pager:
     # --- what is seen ----------------------------------------------------------------------
 
     def _shown(self) -> StyleAndTextTuples:
-        size = self._terminal.screen.size
-        columns, room = max(1, size.columns - 1), self._room()
-        rows: list[str] = []
-        number = self._top
-        while len(rows) < room and number < self._count():
-            rows += wrap(self._line(number).decode("utf-8", "replace"), columns) or [""]
-            number += 1
-        rows = [*rows[:room], *[""] * (room - len(rows))]
+        columns, room = self._terminal.screen.size.columns, self._room()
+        if columns != self._laid_out:
+            self._laid_out = columns
+            self._application.create_background_task(self._lay_out())
+        last = min(self._top + room, self._count())
+        rows = [self._line(number).decode("utf-8", "replace") for number in range(self._top, last)]
         tuples: StyleAndTextTuples = []
-        for row in rows:
+        for row in [*rows, *[""] * (room - len(rows))]:
             tuples += [*to_formatted_text(ANSI(row)), ("", "\n")]
-        return [*tuples, ("reverse", fit(self._status(number), columns).ljust(columns))]
+        return [*tuples, ("reverse", fit(self._status(last, columns), columns).ljust(columns))]
 
-    def _status(self, last: int) -> str:
+    def _status(self, last: int, columns: int) -> str:
+        """Where it is and what can be done; the most important as far as there is room."""
         if self._is_typing:
             return f"/{clean_line(self._query)}"
         how = "folded" if self._is_folded else "shown"
-        where = f"lines {self._top + 1}-{max(last, 1)} of {max(self._count(), 1)}"
-        said = f"{self._said} · " if self._said else ""
-        return f"{said}{where} · {_KEYS.replace('thinking', f'thinking ({how})')}"
+        lines = f"lines {self._top + 1}-{max(last, 1)} of {max(self._count(), 1)}"
+        keys = ("q closes", f"t thinking ({how})", "/ search", *(["n next"] if self._query else ()))
+        return packed((self._said, lines, *keys), columns)[0]
 
     # --- keys ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -36,7 +37,7 @@ from agentcli.domain.messages import (
 from agentcli.domain.session import LoadedSession, SessionPage, StoredMessage
 from agentcli.repl.outside import overwritten
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui import render
+from agentcli.ui import render, wording
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.sanitize import clean
 from agentcli.ui.screen import Screen, Size
@@ -65,7 +66,8 @@ def replay_lines(
         view.on_event(event)
     view.finish_replay()
     lines = buffer.getvalue().strip("\n").split("\n")
-    if len(lines) > REPLAY_LINES or len(messages) < len(loaded.messages):
+    is_summary = isinstance(messages[0].message, UserMessage) and messages[0].message.is_summary
+    if len(lines) > REPLAY_LINES or len(messages) < len(loaded.messages) or is_summary:
         more = "Earlier messages: Ctrl-O shows the whole session."
         lines = [theme.paint(f"{theme.symbols.more} {more}", DIM), *lines[-REPLAY_LINES:]]
     return lines
@@ -98,7 +100,7 @@ class Transcript:
 
     ``folded`` are the places of all lines but those of folded thinking, ``whole`` of all;
     ``last_call`` is the place of the last tool call's line, or of the end. ``painted`` is false
-    for a pager that may not know colours.
+    for a pager that may not know colours. No line is wider than ``columns``.
     """
 
     encoding = "utf-8"
@@ -108,7 +110,9 @@ class Transcript:
         self.folded = array("Q", [0])
         self.last_call = 0
         self.calls: set[str] = set()
-        self._file = file
+        self.file = file
+        self.columns = size.columns
+        self._blocks = array("Q", [0])  # where something begins, the same for every width
         self._theme = theme if painted else Theme(color=False, attributes=False, live=False)
         self._place = 0
         self._in_thinking = False
@@ -137,6 +141,7 @@ class Transcript:
         self, events: Sequence[AgentEvent], call: ToolFinished | None, raw: bytes | None
     ) -> None:
         for event in events:
+            self._blocks.append(self._place)
             self._add(event)
         if call is not None:
             self.add_call(call, raw)
@@ -162,7 +167,8 @@ class Transcript:
     def _thinking(self, text: str) -> None:
         """The head is a line of both views, what follows one of the whole alone."""
         lines = [line.rstrip() for line in clean(text).strip().split("\n")]
-        self._screen.print_block([self._theme.paint(f"Thinking ({len(lines)} lines)", DIM)])
+        head = f"Thinking ({wording.plural(len(lines), 'line')})"
+        self._screen.print_block([self._theme.paint(head, DIM)])
         self._in_thinking = True
         self._screen.print_block([self._theme.paint(f"  {x}", DIM) for x in lines], gap=False)
         self._in_thinking = False
@@ -175,6 +181,7 @@ class Transcript:
         outcome = render.outcome_lines(event, line, self._theme)[:1]
         self._screen.gap()
         self.last_call = self._place
+        self._blocks.append(self._place)
         self._screen.print_block([head, *outcome, *self._output(event, raw, line)], gap=False)
 
     def _output(self, event: ToolFinished, raw: bytes | None, line: str) -> list[str]:
@@ -186,12 +193,31 @@ class Transcript:
         lines = clean(shown).rstrip("\n")
         return lines.split("\n") if lines else []
 
+    # --- places that stay when it is written again for another width -------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said."""
+        return len(self.whole) == 1
+
+    def line_in_block(self, line: int, *, is_folded: bool) -> tuple[int, int]:
+        """In which block a line is, and how many of its lines are before it."""
+        places = self.folded if is_folded else self.whole
+        block = bisect_right(self._blocks, places[line]) - 1
+        return block, line - bisect_left(places, self._blocks[block])
+
+    def line_of_block(self, block: int, line: int, *, is_folded: bool) -> int:
+        """The line of the view that the same of another width is at."""
+        places = self.folded if is_folded else self.whole
+        first = bisect_left(places, self._blocks[block])
+        return min(first + line, len(places) - 1)
+
     # --- what ``Screen`` uses of a stream ---------------------------------------------------
 
     def write(self, text: str) -> None:
         """More painted text."""
         data = text.encode("utf-8", "replace")
-        self._file.write(data)
+        self.file.write(data)
         at = data.find(b"\n")
         while at >= 0:
             place = self._place + at + 1

@@ -11,7 +11,8 @@ comes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TextIO
 
 from agentcli.ui.frame import RESTORE, Below, Frame
@@ -84,7 +85,8 @@ class LiveScreen(Screen):
         self._last = Last([], 0, goes_on=False, begun=[])
         self._drawn_size = Size(0, 0)  # of the window, when a frame was drawn
         self._drawn = Drawn(0, 0)
-        self._waiting: list[Callable[[], None]] = []  # what is to be shown, while it is resized
+        self._is_away = False  # something else has the terminal
+        self._waiting: list[Callable[[], None]] = []  # what is to be shown when it can be
         self._left: list[Row] = []  # rows of the region that the terminal has scrolled away
         self._begun: list[str] = []  # what is finished of the line that the tail goes on with
         self._anchor = ""  # its last character, where that stands at the end of a row
@@ -187,9 +189,7 @@ class LiveScreen(Screen):
         if self.size != self._drawn_size:
             self._take_place(self.size, row, mark)
         self._first_size = self._asked_row = None
-        waiting, self._waiting = self._waiting, []
-        for show in waiting:
-            show()
+        self._show_waiting()
 
     def _take_place(self, size: Size, row: int | None, mark: Place | None) -> None:
         """Know again what stands where: what was scrolled away of the region stays there.
@@ -232,6 +232,8 @@ class LiveScreen(Screen):
             self._left = layout.rows
             self._frame.take_back(self._left[above:])
             del self._left[above:]
+        if any(row.soft for row in self._frame.rows[:1]):  # the terminal joins it to those above
+            self._left.clear()
         self._drawn, self._drawn_size = Drawn(0, 0), size
 
     def _misdrawn(self, mark: Place, columns: int) -> tuple[int, int]:
@@ -433,7 +435,17 @@ class LiveScreen(Screen):
         self._tail = Rows(columns, start, soft=bool(self._begun))
         self._tail.feed("\n".join(lines) + ("\n" if rows and tail.at_line_start else ""))
 
-    # --- printing: while the window is resized it waits ------------------------------------
+    # --- printing: it waits while the window is resized, or is another program's -------------
+
+    @contextmanager
+    def given_away(self) -> Iterator[None]:
+        """Something else has the terminal until the block ends: nothing is printed there."""
+        self._is_away = True
+        try:
+            yield
+        finally:
+            self._is_away = False
+            self._show_waiting()
 
     @property
     def _laid_out(self) -> int:
@@ -459,9 +471,15 @@ class LiveScreen(Screen):
             super().gap()
 
     def _waits(self, show: Callable[[], None]) -> bool:
-        if self._settling is not None:
+        waits = self._is_away or self._settling is not None
+        if waits:
             self._waiting.append(show)
-        return self._settling is not None
+        return waits
+
+    def _show_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for show in waiting:
+            show()
 
     def _print(self, text: str) -> None:
         if self._compose is None:

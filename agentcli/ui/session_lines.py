@@ -294,8 +294,10 @@ def context_lines(report: ContextReport, theme: Theme, columns: int = 80) -> lis
         f" ({report.percent:.0f} %, {how})"
     )
     is_full = report.percent >= _FULL_PERCENT
+    used_row = theme.paint(used, WARNING) if is_full else used
+    is_one = columns_of(f"{clean_line(report.model)}  {used}") <= columns
     lines = [
-        f"{model}  {theme.paint(used, WARNING) if is_full else used}",
+        *([f"{model}  {used_row}"] if is_one else [model, used_row]),
         "",
         *(
             _part_row(part.name, part.tokens, report, theme, columns, part.count)

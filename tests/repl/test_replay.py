@@ -112,6 +112,7 @@ def test_what_nobody_has_said_is_not_shown_as_said() -> None:
     told = user_text('<background-run run_id="bg_1" status="succeeded">\n</background-run>')
     text = shown(loaded([summary, *said(), told]))
     assert "what came before" not in text and "summarised" in text
+    assert "Ctrl-O shows the whole session" in text
     assert "bg_1" not in text
 
 
@@ -119,10 +120,15 @@ def test_what_nobody_has_said_is_not_shown_as_said() -> None:
 
 
 def transcript(
-    messages: Sequence[Message], raw: bytes | None = None, *, painted: bool = True, **more: str
+    messages: Sequence[Message],
+    raw: bytes | None = None,
+    *,
+    painted: bool = True,
+    size: Size = SIZE,
+    **more: str,
 ) -> tuple[Transcript, io.BytesIO]:
     file = io.BytesIO()
-    made = Transcript(file, theme(), SIZE, painted=painted)
+    made = Transcript(file, theme(), size, painted=painted)
 
     async def pages() -> AsyncIterator[SessionPage]:
         for at, each in enumerate(stored(messages)):  # a page each: a call and its result apart
@@ -168,6 +174,24 @@ def test_it_opens_at_the_last_call() -> None:
     made, file = transcript([*said(), user_text("and now?"), AssistantMessage((TextPart("Ok."),))])
     file.seek(made.last_call)
     assert "Run make test" in plain(file.readline().decode())
+
+
+@pytest.mark.spec("UI-12")
+@pytest.mark.parametrize("folded", [True, False])
+def test_what_is_in_sight_stays_there_when_it_is_laid_out_for_another_width(folded: bool) -> None:
+    told = [
+        *said(),
+        user_text("a prompt of many words " * 20),
+        AssistantMessage((TextPart("Ok."),)),
+    ]
+    wide, wide_file = transcript(told)
+    narrow, narrow_file = transcript(told, size=Size(30, 20))
+    lines = lines_of(wide, wide_file, folded=folded)
+    others = lines_of(narrow, narrow_file, folded=folded)
+    assert max(map(len, others)) <= 30
+    for line in ("● Run make test", "◆ Ok."):
+        block, at = wide.line_in_block(lines.index(line), is_folded=folded)
+        assert others[narrow.line_of_block(block, at, is_folded=folded)] == line
 
 
 @pytest.mark.spec("UI-12", "UI-13")

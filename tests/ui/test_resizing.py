@@ -167,6 +167,34 @@ def test_a_region_that_was_scrolled_away_is_drawn_over_when_the_window_grows() -
     assert text.startswith("said before\n")
 
 
+def panel_in_windows(seed: int) -> str:
+    """What is seen when a panel has stood in windows of many sizes, below what was printed."""
+    window, chance = Window(reflows=True), random.Random(seed)
+    window.resize(100, 30)
+    window.screen.print_block(["said before"])
+    tall = [f"row {n:02} {'w' * chance.choice([0, 20, 60, 90])}" for n in range(12)]
+    at = chance.randint(0, len(tall) - 1)
+
+    def panel(size: Size, needs_gap: bool) -> Below:
+        rows = [*([Row("")] if needs_gap else []), *(fit_row(row, size.columns) for row in tall)]
+        first = max(0, at - size.lines // 2)
+        return Below(rows[first : first + size.lines], Place(at - first, 0))
+
+    window.screen._compose = panel
+    window.screen.paint()
+    for _ in range(4):
+        window.resize(chance.choice([30, 40, 60, 80, 130]), chance.choice([4, 8, 14, 20, 30]))
+    window.resize(100, 40)
+    window.screen.hide()
+    return window.terminal.text()
+
+
+@pytest.mark.spec("UI-1", "OPS-1")
+@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 400), marks=pytest.mark.slow)])
+def test_a_panel_in_windows_of_many_sizes_takes_away_nothing_of_what_is_above(seeds: range) -> None:
+    assert [n for n in seeds if not panel_in_windows(n).startswith("said before\n")] == []
+
+
 @pytest.mark.spec("UI-1")
 def test_what_comes_while_the_window_is_dragged_is_shown_afterwards() -> None:
     async def main() -> str:
