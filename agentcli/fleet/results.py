@@ -91,7 +91,8 @@ class Journal:
         self.tasks: dict[str, TaskStanding] = {}
         self.is_new = True
         self._file = file
-        self._batch = ""
+        self.batch = ""
+        """The id of the batch: another for each directory."""
         self._created_ms = 0
 
     @classmethod
@@ -130,7 +131,7 @@ class Journal:
     def session_of(self, task_id: str) -> str:
         """The id of the session that the task has or is to get: a UUID of version 7 (RFC 9562)."""
         afresh = self.tasks[task_id].afresh if task_id in self.tasks else 0
-        name = json.dumps([self._batch, task_id, afresh]).encode()
+        name = json.dumps([self.batch, task_id, afresh]).encode()
         noise = int.from_bytes(hashlib.sha256(name).digest()[:_NOISE_BYTES])
         value = (self._created_ms & (1 << 48) - 1) << 80 | noise
         value = value & ~(0xF << 76) | 0x7 << 76
@@ -141,7 +142,7 @@ class Journal:
         slug = _UNFIT.sub("-", task_id).strip("-.")[:_SLUG_CHARS].rstrip("-.")
         digest = hashlib.sha256(task_id.encode()).hexdigest()[:_DIGEST_CHARS]
         plain = slug if slug == task_id else f"{slug or 'task'}-{digest}"
-        return f"batch-{self._batch[:6]}-{plain}"
+        return f"batch-{self.batch[:6]}-{plain}"
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -160,18 +161,14 @@ class Journal:
             self._file.truncate(end)
         self.is_new = not end
         if self.is_new:
-            self._refuse_what_others_wrote()
-            self._batch, self._created_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
-            head = {"format": FORMAT, "batch": self._batch, "created_ms": self._created_ms}
-            self._write(head, lasting=True)
-
-    def _refuse_what_others_wrote(self) -> None:
-        """A directory without a journal holds nothing that results would replace."""
-        for path in (self.directory / name for name in (RESULTS, REPORT, STEPS)):
-            if os.path.lexists(path):
+            try:
+                refuse_foreign(self.directory, "no journal of a batch beside it")
+            except UsageError:
                 (self.directory / JOURNAL).unlink()  # it is new and empty
-                what = f"{path} is there, and no journal of a batch beside it"
-                raise UsageError(what, "give another directory with -o DIR, or move it away")
+                raise
+            self.batch, self._created_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
+            head = {"format": FORMAT, "batch": self.batch, "created_ms": self._created_ms}
+            self._write(head, lasting=True)
 
     def _damaged(self, at: int) -> UsageError:
         """Nothing of a file is thrown away that another, or a user, has written."""
@@ -192,7 +189,7 @@ class Journal:
         if at == 0:
             if value.get("format") != FORMAT:
                 raise self._damaged(at)
-            self._batch, self._created_ms = str(value["batch"]), int(value["created_ms"])
+            self.batch, self._created_ms = str(value["batch"]), int(value["created_ms"])
         elif (begun := value.get("begin")) is not None:
             known = self.tasks.setdefault(str(begun), TaskStanding())
             known.state = BatchState.INTERRUPTED
@@ -307,6 +304,14 @@ def _row(task_id: str, known: TaskStanding) -> dict[str, Any]:
 def _line(value: Mapping[str, Any]) -> bytes:
     text = safe_json(json.dumps(value, ensure_ascii=False))
     return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def refuse_foreign(directory: Path, why: str) -> None:
+    """Raise ``UsageError`` where results would replace what is not known to be theirs."""
+    for path in (directory / name for name in (RESULTS, REPORT, STEPS)):
+        if os.path.lexists(path):
+            advice = "give another directory with -o DIR, or move it away"
+            raise UsageError(f"{path} is there, and {why}", advice)
 
 
 def tidy(directory: Path) -> None:

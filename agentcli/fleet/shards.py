@@ -2,7 +2,8 @@
 
 Laws: a task belongs to a shard by its id alone, whatever the order of the list and what else it
 holds; a directory keeps its shard. Only all shards of one list make one result, each task once;
-what does not fit together is said before anything is written. To merge again changes nothing.
+what does not fit together is said before anything is written. To merge again changes nothing, and
+nothing is replaced that no merge of these shards has written.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
 
@@ -32,6 +34,7 @@ from agentcli.fleet.results import (
     RESULTS,
     SESSIONS,
     Journal,
+    refuse_foreign,
     tidy,
     write_json,
     write_whole,
@@ -41,6 +44,8 @@ from agentcli.ui.sanitize import clean_line, safe_json
 
 SHARD = "shard.json"
 SHARD_FORMAT = "agentcli-shard/1"
+MERGED = "merged.json"
+MERGED_FORMAT = "agentcli-merged/1"
 MOST_SHARDS = 10_000
 _MAX_PAGE_BYTES = 64 * 1024 * 1024
 _NAMED = 10
@@ -200,6 +205,8 @@ def merge_shards(
         found = _Spooled(spool)
         for part in parts:
             found.take(part)
+        if not found.batches & _merged_in(into):
+            refuse_foreign(into, "no merge of these shards has written it")
         try:
             into.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -207,6 +214,7 @@ def merge_shards(
             what = f"cannot write to {clean_line(str(into))}: {reason}"
             raise UsageError(what, "give another directory with -o DIR") from error
         tidy(into)
+        write_json(into / MERGED, {"format": MERGED_FORMAT, "batches": sorted(found.batches)})
         write_whole(into / RESULTS, found.lines())
     write_page(into, found.shown, lambda name: found.page(name) or page_of(name), redact)
     costs = sum(row.cost_usd or 0.0 for row in found.shown)
@@ -245,6 +253,15 @@ def _check(parts: Sequence[_ShardPart]) -> None:
         raise UsageError(f"{verb.format(names + more)} missing", advice)
 
 
+def _merged_in(directory: Path) -> set[str]:
+    """The batches whose results a merge has put there."""
+    with suppress(OSError, KeyError, TypeError, ValueError, RecursionError):
+        value = json.loads((directory / MERGED).read_bytes())
+        if value["format"] == MERGED_FORMAT:
+            return set(map(str, value["batches"]))
+    return set()
+
+
 class _Spooled:
     """The rows of all shards: as text in ``file``, in short in ``shown``."""
 
@@ -254,6 +271,7 @@ class _Spooled:
         self._folders: dict[str, Path] = {}
         self.shown: Sequence[ReportRow] = ()
         self.unfinished: list[Shard] = []
+        self.batches: set[str] = set()
 
     def take(self, part: _ShardPart) -> None:
         """Read the shard to its end, while nobody else is at work on it."""
@@ -269,6 +287,7 @@ class _Spooled:
             raise _damaged(part.directory / JOURNAL) from None
         finally:
             journal.close()
+        self.batches.add(journal.batch)
         self.shown = report_order([*self.shown, *shown])
         if not all(row.state.has_ended for row in shown):
             self.unfinished.append(part.shard)

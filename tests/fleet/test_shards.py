@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,6 +134,19 @@ def test_what_does_not_fit_together_is_one_line_and_nothing_is_written(tmp_path:
         assert "\n" not in str(caught.value) and not (tmp_path / "all").exists()
     with pytest.raises(UsageError, match="is the directory of a batch"):
         merged(one, one, two)
+    for name in ("results.jsonl", "report.html"):
+        (bare / name).write_text("theirs\n")
+        with pytest.raises(UsageError, match=f"bare/{name} is there, and no merge of these"):
+            merged(bare, one, two)
+        assert [path.name for path in bare.iterdir()] == [name]
+        assert (bare / name).read_text() == "theirs\n"
+        (bare / name).unlink()
+    merged(bare, one, two)
+    for path in (one, two):
+        shutil.rmtree(path)
+        ran(path, f"{path.name[-1]}/2", tasks)
+    with pytest.raises(UsageError, match="no merge of these shards has written it"):
+        merged(bare, one, two)  # another batch, of the same list
     journal = Journal.open(two)
     with pytest.raises(UsageError, match="another agent is at work"):
         merged(tmp_path / "all", one, two)
