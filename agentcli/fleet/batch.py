@@ -57,7 +57,8 @@ class BatchPlan:
     ``attempts`` times at most in one start; with ``worktrees`` each in a worktree of its own.
     ``schema`` is what results of tasks without one of their own must satisfy, as JSON.
     ``default_model`` answers where nobody is named, as far as that is known.
-    ``follow`` says which tasks a task's end leads to, by its id and row.
+    ``follow`` says which tasks a task's end leads to, by its id and row; ``waiting`` what may still
+    come of that: names, and what they wait for.
     """
 
     tasks: Sequence[BatchTask]
@@ -73,6 +74,7 @@ class BatchPlan:
     retry_failed: bool = False
     default_model: str = ""
     follow: Follow | None = None
+    waiting: Callable[[], Sequence[tuple[str, str]]] = tuple
 
 
 @frozen

@@ -12,30 +12,43 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import UsageError
 from agentcli.fleet.engine import LocalEngine, TaskCall, TaskResult
+from agentcli.ui.sanitize import clean_line
 
 CPUS_PER_TASK = 0.25
 """A task waits for its model most of the time; ``-j`` says how many there are at once."""
 # where a node finds settings and sessions; addresses of services, never keys
 _PLACES = ("AGENTCLI_HOME", "AGENTCLI_MODEL", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 _LOOK_S = 0.2
+REACH_S = 10.0
+"""How long the address of a cluster is tried."""
+# what answers there and is no cluster is tried once, and no longer than that
+_PATIENCE = {"RAY_NUM_REDIS_GET_RETRIES": "1", "RAY_py_gcs_connect_timeout_s": f"{REACH_S:.0f}"}
 _ADDRESSES = ("_BASE_URL", "OLLAMA_HOST")
 
 
 class RayEngine:
     """Runs tasks on the cluster of ``RAY_ADDRESS``, or else on a Ray of this machine alone."""
 
-    def __init__(self) -> None:
-        """Begin or find the cluster; blocks. Raises ``UsageError`` where that fails."""
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """Begin or find the cluster; blocks. Raises ``UsageError`` where that fails.
+
+        ``say`` is told what is waited for.
+        """
+        address = os.environ.get("RAY_ADDRESS", "").strip()
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        if address:
+            for name, value in _PATIENCE.items():
+                os.environ.setdefault(name, value)
         try:
             import ray
         except ImportError:
@@ -44,15 +57,18 @@ class RayEngine:
                 f"{sys.executable} -m pip install 'agentcli[ray]'",
             ) from None
         self._ray: Any = ray
-        is_local = not os.environ.get("RAY_ADDRESS")
-        alone = {"_node_ip_address": "127.0.0.1", "include_dashboard": False} if is_local else {}
+        alone = {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
+        say(f"waiting for the Ray cluster at {address}" if address else "starting a Ray")
         try:
+            _look_for(address)
             ray.init(
-                address="local" if is_local else None,
+                address=address or "local",
                 log_to_driver=False,
                 logging_level="ERROR",
-                **alone,
+                **({} if address else alone),
             )
+        except UsageError:
+            raise
         except Exception as error:
             what = " ".join(str(error).split())[:300]
             raise UsageError(
@@ -86,6 +102,21 @@ class RayEngine:
     async def aclose(self) -> None:
         """See ``Engine``."""
         await asyncio.to_thread(self._ray.shutdown)
+
+
+def _look_for(address: str) -> None:
+    """Raise ``UsageError`` where nobody listens at ``address``: Ray would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # "auto", "local"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise UsageError(
+            f"there is no Ray cluster at {clean_line(address)}: {reason}",
+            "start it, or correct RAY_ADDRESS; without it there is a Ray of this machine alone",
+        ) from error
 
 
 def _environment() -> Mapping[str, str]:

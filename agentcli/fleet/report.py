@@ -55,6 +55,7 @@ class BatchProgress(BatchView):
         self._write = write
         self._total = len(plan.tasks)
         self._retries_failed = plan.retry_failed
+        self._waiting = plan.waiting
         self._states: dict[str, BatchState] = {}
         self._costs: dict[str, float | None] = {}
         self._ended = 0
@@ -118,6 +119,7 @@ class BatchProgress(BatchView):
         """Draw the table from time to time."""
         while self._table is not None:
             self._table.counts = _counts(self._states.values())
+            self._table.waiting = self._waiting()
             self._table.spent_usd = sum(cost or 0.0 for cost in self._costs.values())
             self._table.refresh()
             await asyncio.sleep(_TICK_S)

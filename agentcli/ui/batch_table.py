@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -46,12 +46,14 @@ class LiveTable:
     """The table on ``stream``: what runs, what has ended last, and the totals. A context manager.
 
     ``total`` is how many tasks there are, ``counts`` how many stand how, by the state's word.
+    ``waiting`` is what no task stands for yet: its name, and what it waits for.
     """
 
     def __init__(self, stream: TextIO, total: int, env: Mapping[str, str]) -> None:
         self.counts: dict[str, int] = {}
         self.spent_usd: float | None = 0.0
         self.total = total
+        self.waiting: Sequence[tuple[str, str]] = ()
         self._running: dict[str, TaskLine] = {}
         self._ended: deque[TaskLine] = deque(maxlen=_LAST)
         self._began = time.monotonic()
@@ -116,7 +118,8 @@ class LiveTable:
         table.add_column(justify="right", no_wrap=True)
         if is_wide:
             table.add_column(justify="right", no_wrap=True)
-        for line in [*list(self._ended)[-max(0, room - len(shown)) :], *shown][-room:]:
+        lines = [*list(self._ended)[-max(0, room - len(shown)) :], *shown][-room:]
+        for line in lines:
             took_s = time.monotonic() - line.began if line.took_s is None else line.took_s
             cost = "" if line.took_s is None else wording.cost(line.cost_usd)
             table.add_row(
@@ -126,10 +129,13 @@ class LiveTable:
                 wording.elapsed(took_s),
                 *([cost] if is_wide else []),
             )
-        more = (
-            f"  and {len(running) - len(shown)} more running" if len(running) > len(shown) else ""
-        )
-        last = Text(totals[-1] + more, no_wrap=True)
+        named = self.waiting[: room - len(lines)]
+        for name, text in named:
+            cells = ("waiting", clean_line(name), *([clean_line(text)] if is_wide else []))
+            table.add_row(*map(Text, cells))
+        left = {"running": len(running) - len(shown), "waiting": len(self.waiting) - len(named)}
+        more = ", ".join(f"{count} more {state}" for state, count in left.items() if count)
+        last = Text(totals[-1] + (more and f"  and {more}"), no_wrap=True)
         last.truncate(width, overflow="ellipsis")
         return Group(table, *map(Text, totals[:-1]), last)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.domain.errors import UsageError
 from agentcli.fleet import ray_engine
 from agentcli.fleet.engine import TaskCall
 from tests.support.batches import (
@@ -64,6 +66,36 @@ assert main([*words, "--engine=ray"]) == 2
 def test_a_call_arrives_at_a_node_as_it_was_sent(tmp_path: Path) -> None:
     sent = TaskCall("id", "a prompt", tmp_path, ("-m", "x"), "{}", 2.5, is_data=True)
     assert ray_engine._as_call(json.loads(json.dumps(ray_engine._as_plain(sent)))) == sent
+
+
+@pytest.mark.spec("SCALE-3")
+def test_an_address_where_nobody_listens_is_told_before_ray_tries_for_minutes() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))  # nobody else gets that port
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        for gone in (address, f"ray://{address}", "127.0.0.1:99999999"):
+            with pytest.raises(UsageError, match=r"no Ray cluster at .* correct RAY_ADDRESS"):
+                ray_engine._look_for(gone)
+        server.listen()
+        for fine in (address, f"ray://{address}", "auto", "local", ""):
+            ray_engine._look_for(fine)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+@pytest.mark.spec("SCALE-3")
+@needs_ray
+def test_a_cluster_that_does_not_answer_is_given_up_and_it_is_said_what_is_awaited(
+    tmp_path: Path,
+) -> None:
+    write_tasks(tmp_path / "t.jsonl", numbered_tasks(1))
+    words = ("batch", "t.jsonl", "-o", "out", "-m", "offline", "--engine", "ray")
+    with socket.create_server(("0.0.0.0", 0)) as server:  # Ray takes the machine's own address
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        done = run_agent(*words, env=agent_env(RAY_ADDRESS=address), cwd=tmp_path, timeout=80)
+    first, *_, last = done.stderr.splitlines()
+    assert done.code == 2 and first == f"waiting for the Ray cluster at {address}"
+    assert last.startswith("error: Ray does not start: ") and "RAY_ADDRESS" in last
 
 
 @pytest.mark.slow

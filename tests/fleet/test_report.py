@@ -71,3 +71,21 @@ def test_in_a_narrow_window_the_table_shows_whole_names_and_the_cost(
     shown = plain(stream.getvalue())
     assert "fix-module-number-1 " in shown and "$12.50" in shown and "…" not in shown
     assert "8 tasks: 3 done, 3 running, 2 pending;\n" in shown
+
+
+@pytest.mark.spec("UI-1", "SCALE-5")
+def test_the_table_names_what_waits_below_what_runs_as_far_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"COLUMNS": "70", "LINES": "8", "TTY_COMPATIBLE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    with LiveTable(stream, 1, {"NO_COLOR": "1"}) as table:
+        table.started("find-1", "look for it")
+        table.waiting = [(f"step{n}", "after find\x1b[2J") for n in range(6)]
+        table.refresh()
+        shown = stream.getvalue()
+    first, *rows, last = [line.split() for line in shown[shown.index("running") :].splitlines()]
+    assert first[:2] == ["running", "find-1"]
+    assert rows == [["waiting", f"step{n}", "after", "find"] for n in range(3)]
+    assert last[-4:] == ["and", "3", "more", "waiting"]

@@ -138,7 +138,7 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
             return LocalEngine()
         from agentcli.fleet.ray_engine import RayEngine
 
-        return RayEngine()
+        return RayEngine(_nothing if self.quiet else write_error_line)
 
 
 class BatchOptions(ManyOptions):

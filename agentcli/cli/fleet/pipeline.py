@@ -96,7 +96,7 @@ def run_pipeline(options: PipelineRunOptions) -> int:
 
     try:
         tasks = PipelineTasks(PipelineProgress(pipeline, place.limits), journal.tasks, say)
-        plan = replace(plan, tasks=tasks.first(), follow=tasks.follow)
+        plan = replace(plan, tasks=tasks.first(), follow=tasks.follow, waiting=tasks.waiting)
         end, code = run_all(plan, journal, options, pipeline.max_budget_usd)
         make_report(journal, tasks.tasks, session_page)
         found = tasks.as_json(journal.rows([task.id for task in tasks.tasks]))

@@ -131,6 +131,14 @@ class PipelineProgress:
         found, self._new = self._new, []
         return found
 
+    def waiting(self) -> list[tuple[str, str]]:
+        """The steps that may still run and have not begun, and which ones each waits for."""
+        return [
+            (step.name, ", ".join(name for name in step.needs if not self._steps[name].state))
+            for step in self._pipeline.steps
+            if not self._steps[step.name].state and self._steps[step.name].tasks is None
+        ]
+
     def report(self) -> list[StepReport]:
         """Each step, in the order in which they can run."""
         self._move_on()
@@ -290,6 +298,10 @@ class PipelineTasks:
             each if each.state else each._replace(state=str(self._unfinished(each.tasks)))
             for each in self._progress.report()
         ]
+
+    def waiting(self) -> Sequence[tuple[str, str]]:
+        """See ``BatchPlan``."""
+        return [(name, f"after {needed}") for name, needed in self._progress.waiting()]
 
     def _unfinished(self, tasks: Sequence[StepTask]) -> BatchState:
         is_begun = any(self._id_of(task) in self._standing for task in tasks)

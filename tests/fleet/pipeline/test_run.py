@@ -250,6 +250,9 @@ def test_ctrl_c_in_a_terminal_stops_a_pipeline_that_goes_on_in_worktrees(
     with Terminal([*AGENT, *args], agent_env(model_server), work, cols=40) as terminal:
         model_server.wait_for_requests(2, timeout=20)
         terminal.wait_for("2 running")
+        assert [line.split() for line in terminal.screen() if "waiting" in line] == [
+            ["waiting", "last"]
+        ]
         terminal.send("\x03")
         terminal.wait_for("no more tasks are started")
         terminal.send("\x03")
