@@ -286,7 +286,13 @@ class SessionModels:
 
     async def _default(self) -> Chosen:
         if name := _first_choice(self.settings):
-            return Chosen(*self.choose(name))
+            try:
+                return Chosen(*self.choose(name))
+            except ConfigError as error:
+                source = self.settings.sources.get("model", "")
+                if source in {"", "command line"}:
+                    raise
+                raise ConfigError(f"{error.message} ({source})", error.advice) from error
         found = await asyncio.to_thread(_local_model, self.settings)
         if found is None:
             return Chosen(*self.choose(_registry.OFFLINE_MODEL), (_OFFLINE_NOTICE,))

@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
 
 from agentcli.config.edit import Written, set_value
 from agentcli.config.paths import Paths
-from agentcli.config.settings import Settings, find_key, load_settings
+from agentcli.config.settings import find_key, load_settings
 from agentcli.config.toml_file import split_key
 from agentcli.domain.errors import ConfigError
 from agentcli.policy.decision import parse_rule
 from agentcli.providers.models.table import resolve
+from agentcli.tools._registry import Registry
 
 
 def set_setting(paths: Paths, name: str, text: str) -> Written:
-    """``set_value`` for what has to mean something here: a rule must read as one.
+    """``set_value`` for what has to mean something here: rules, tools, models.
 
-    A model that means nothing is a warning: its provider may be set up afterwards. Raises
+    A model of an unknown provider is a warning: it may be set up afterwards. Raises
     ``UsageError`` and ``ConfigError`` as ``set_value`` does.
     """
-    key = find_key(split_key(name))
-    if name.startswith("permissions.") and key is not None:
-        with suppress(ValueError):  # told by what follows
-            rules = key.parse(text)
-            for rule in rules if isinstance(rules, list) else ():
-                parse_rule(rule)
+    key, warnings = find_key(split_key(name)), []
+    try:
+        value = None if key is None else key.parse(text)
+    except ValueError:  # told by what follows
+        value = None
+    words = [str(word) for word in (value if isinstance(value, list) else [value]) if word]
+    if name.startswith("permissions."):
+        for word in words:
+            parse_rule(word)
+    elif name == "tools.off":
+        Registry.builtin(None, words)
+    elif name in {"model", "small_model", "fallback_models"}:
+        warnings = list(_problems(words, paths))
     written = set_value(paths, name, text)
-    if name in {"model", "fallback_models"} and not written.warnings:
-        warnings = _unknown_models(written.value, load_settings(paths, {}))
-        written = written._replace(warnings=warnings)
-    return written
+    return written._replace(warnings=written.warnings or tuple(warnings))
 
 
-def _unknown_models(value: object, settings: Settings) -> tuple[str, ...]:
-    warnings = []
-    for name in value if isinstance(value, list) else [value]:
+def _problems(models: Sequence[str], paths: Paths) -> Iterator[str]:
+    """What is wrong with ``models``; raises ``ConfigError`` for what can be none."""
+    try:
+        providers: Collection[str] = load_settings(paths, {}).providers
+    except ConfigError:  # a file that is being repaired
+        providers = ()
+    for name in models:
         try:
-            resolve(str(name), settings.providers)
+            resolve(name, providers)
         except ConfigError as error:
-            warnings.append(str(error))
-    return tuple(warnings)
+            if "/" not in name:
+                raise
+            yield str(error)

@@ -379,7 +379,7 @@ class CompletionOptions(OptionSet):
     shell: Annotated[
         str,
         typer.Argument(
-            metavar="bash|zsh|fish", help="Your shell.", autocompletion=lambda: list(SHELLS)
+            metavar="SHELL", help="Yours: bash, zsh or fish.", autocompletion=lambda: list(SHELLS)
         ),
     ]
     install: Annotated[

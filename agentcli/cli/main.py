@@ -115,7 +115,7 @@ def _failed(argv: list[str], error: Exception) -> int:
     from agentcli.domain.errors import ConfigError, kind_of
     from agentcli.headless.errors import as_agent_error, exit_code_for, log_error, one_line
 
-    known = _parse_error(error) or as_agent_error(error)
+    known = _parse_error(error, argv) or as_agent_error(error)
     log_error(known, error)
     know_stored()
     if sort_arguments(argv).command in {"chat", "resume"}:
@@ -134,7 +134,7 @@ def _failed(argv: list[str], error: Exception) -> int:
     return exit_code_for(known)
 
 
-def _parse_error(error: Exception) -> UsageError | None:
+def _parse_error(error: Exception, argv: list[str]) -> UsageError | None:
     """What the parser says, in this program's words; ``None`` for any other error."""
     import typer
 
@@ -143,8 +143,11 @@ def _parse_error(error: Exception) -> UsageError | None:
     if not isinstance(error, typer.TyperException):
         return None
     context: Any = getattr(error, "ctx", None)
-    see = f"see: {context.command_path if context is not None else PROGRAM} --help"
+    path = _label(sort_arguments(argv).command) if context is None else context.command_path
+    see = f"see: {path} --help"
     option = getattr(error, "option_name", None)
+    if option is not None and "requires an argument" in str(error):
+        return UsageError(f"{option} needs a value", see)
     if option is None or not hasattr(error, "possibilities"):
         message = error.format_message() if hasattr(error, "format_message") else str(error)
         return UsageError(message[:1].lower() + message[1:].rstrip("."), see)
@@ -186,13 +189,16 @@ def _invoke_by_typer(name: str, args: list[str]) -> int:
     import typer
 
     command = load(name)
-    label = PROGRAM if name == "chat" else f"{PROGRAM} {name}"
     try:
-        with command.make_context(label, list(args)) as context:
+        with command.make_context(_label(name), list(args)) as context:
             result = command.invoke(context)
     except typer.Exit as stop:
         return stop.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _label(command: str) -> str:
+    return PROGRAM if command == "chat" else f"{PROGRAM} {command}"
 
 
 def load(name: str) -> typer.core.TyperCommand | typer.core.TyperGroup:

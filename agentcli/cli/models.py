@@ -73,12 +73,12 @@ def models(options: ModelsOptions) -> int:
         )
         for row in rows
     ]
+    if wanted and not rows:
+        write_error_line(f"no known model has {options.text!r} in its name; all: agent models")
+        return 0
     head = ("", "MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY")
     print_table(head, lines, ("OUTPUT", "WINDOW", "$/M IN", "$/M OUT", "READY"), _LONG_NAME)
-    said = "* the default; any PROVIDER/MODEL that a provider offers can be used"
-    if wanted and not rows:
-        said = f"no known model has {options.text!r} in its name; all: agent models"
-    write_error_line(said)
+    write_error_line("* the default; any PROVIDER/MODEL that a provider offers can be used")
     return 0
 
 

@@ -84,7 +84,7 @@ def read_package(root: Path, name: str = "") -> PluginPackage:
     elif name and is_name(name):
         fields = {"name": name}
     else:
-        raise ConfigError(f"there is no plugin in {root.name}", f"it needs {PORTABLE} or {CLAUDE}")
+        raise ConfigError("there is no plugin in it", f"it needs {PORTABLE} or {CLAUDE}")
     hooks_file, hooks = "hooks/hooks.json", None
     if (root / hooks_file).is_file():
         hooks = _hooks(root, hooks_file, notices)

@@ -382,7 +382,7 @@ def unknown_provider(name: str, custom: Iterable[str] = ()) -> ConfigError:
     from difflib import get_close_matches
 
     names = [known for known in provider_names(custom) if known != "scripted"]  # for tests
-    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    near = get_close_matches(name, names, n=3, cutoff=0.65)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
     return ConfigError(f"there is no provider {name!r}", hint)
 

@@ -151,8 +151,8 @@ class Registry:
         registry = cls()
         built_in = _read_definitions()
         wanted = None if enabled is None else set(enabled)
-        if named := (*(wanted or ()), *disabled):
-            _refuse_unknown(named, built_in)
+        _refuse_unknown(wanted or (), built_in)
+        _refuse_unknown(disabled, built_in, "tools.off: ")
         for definition, module in built_in:
             names = {definition.name, definition.group}
             if (wanted is None or names & wanted) and not names & set(disabled):
@@ -245,7 +245,11 @@ class Registry:
         return tuple(dict.fromkeys(found))[:_NEAR]
 
 
-def _refuse_unknown(names: Iterable[str], built_in: Iterable[tuple[ToolDefinition, str]]) -> None:
+def _refuse_unknown(
+    names: Collection[str], built_in: Iterable[tuple[ToolDefinition, str]], where: str = ""
+) -> None:
+    if not names:
+        return
     known, groups = set[str](), set[str]()
     for definition, _ in built_in:
         known.add(definition.name)
@@ -255,8 +259,9 @@ def _refuse_unknown(names: Iterable[str], built_in: Iterable[tuple[ToolDefinitio
             import difflib
 
             near = difflib.get_close_matches(name, sorted(known | groups), n=_NEAR)
-            hint = f"did you mean {', '.join(near)}?" if near else ", ".join(sorted(groups))
-            raise UsageError(f"There is no tool or tool group {name!r}", hint)
+            groups_there = ", ".join(sorted(groups))
+            hint = f"did you mean {', '.join(near)}?" if near else f"one of {groups_there}"
+            raise UsageError(f"{where}there is no tool or tool group {name!r}", hint)
 
 
 def known_names(names: Iterable[str]) -> tuple[str, ...]:

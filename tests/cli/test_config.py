@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.app.setting import set_setting
+from agentcli.config.paths import Paths
+from agentcli.domain.errors import AgentError
 from tests.support.cli import agent_env, run_agent
 
 
@@ -73,11 +76,38 @@ def test_set_refuses_with_what_is_valid(args: tuple[str, ...], told: str, file: 
     assert not file.exists()
 
 
-def test_a_model_that_nobody_has_is_set_with_a_warning(file: Path) -> None:
-    done = run_agent("config", "set", "model", "sonet")
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("model", "sonet", "did you mean claude-sonnet-"),
+        ("fallback_models", "openai/gpt-6-sol,sonet", "did you mean claude-sonnet-"),
+        (
+            "tools.off",
+            "webb",
+            "tools.off: there is no tool or tool group 'webb' - did you mean web",
+        ),
+    ],
+)
+def test_a_model_or_tool_that_nobody_has_is_not_set(
+    key: str, value: str, told: str, tmp_path: Path
+) -> None:
+    paths = Paths(tmp_path, tmp_path, tmp_path)
+    with pytest.raises(AgentError) as caught:
+        set_setting(paths, key, value)
+    assert told in str(caught.value)
+    assert not paths.config_file.exists()
+
+
+def test_a_model_of_no_provider_is_set_with_a_warning_and_its_start_names_the_file(
+    file: Path, tmp_path: Path
+) -> None:
+    done = run_agent("config", "set", "model", "mine/x")
     assert done.code == 0
-    assert "did you mean claude-sonnet-" in done.stderr
-    assert file.read_text() == 'model = "sonet"\n'
+    assert "there is no provider 'mine' - known: anthropic," in done.stderr
+    assert file.read_text() == 'model = "mine/x"\n'
+    done = run_agent("run", "hi", cwd=tmp_path)
+    assert (done.code, done.stdout) == (78, "")
+    assert done.stderr.startswith(f"error: there is no provider 'mine' ({file}:1) - ")
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_both_entry_points_start_the_same_program() -> None:
         (("pipeline",), "agent pipeline needs a command - one of: show, run"),
         (("config", "get"), "KEY is missing"),
         (("config", "get", "modle"), "did you mean model"),
-        (("run", "-m"), "-m"),
+        (("run", "-m"), "-m needs a value - see: agent run --help"),
         (("run", "--effort", "huge", "x"), "one of: none, minimal"),
         (("run", "-o", "xml", "x"), "one of: text, json, stream-json"),
         (("run", "--sandbox", "jail", "x"), "one of: auto, bwrap, landlock, off"),

@@ -382,7 +382,7 @@ def fetch_catalogue(url: str, etag: str, today: str) -> str | None:
     Blocks. Asked for by the user only (SEC-12); form: https://models.dev/api.json. Raises
     ``AgentError``.
     """
-    endpoint = Endpoint("the model catalogue", url)
+    endpoint = Endpoint("the model catalogue", url, base_env="models_url")
     headers = {"accept": "application/json", "user-agent": f"agentcli/{__version__}"}
     if etag:
         headers["if-none-match"] = etag
