@@ -1,9 +1,10 @@
 """One live connection to one server: agree on an era, then ask it for what it has (MCP-1, MCP-2).
 
 Laws: a request ends with an answer or an ``McpError`` that names the server and says what to do;
-what the server asks of us is answered: roots are the workspace, questions go to the user, sampling
-is refused. The era is found out by asking ``server/discover`` first; a server that answers it late
-is not taken for an old one, and one that dies of it is asked again in the old way.
+what the server asks of us is answered: roots are the workspace, questions go to the user as long
+as a request of ours waits for it, and end with that; sampling is refused. The era is found out by
+asking ``server/discover`` first; a server that answers it late is not taken
+for an old one, and one that dies of it is asked again in the old way.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ from agentcli.rpc.connection import (
     Patience,
     beside,
 )
-from agentcli.rpc.messages import METHOD_NOT_FOUND, RpcError
+from agentcli.rpc.messages import METHOD_NOT_FOUND, RequestId, RpcError
 
 if TYPE_CHECKING:
     from agentcli.domain.tools import Asker
@@ -185,6 +186,8 @@ class McpClient:
         self._connection = Connection(channel.send, self, cancel_notice=_cancel_notice)
         self._tokens = itertools.count(1)
         self._calls: dict[int, tuple[Patience, Callable[[str], None]]] = {}
+        self._asked = 0  # requests of ours that wait
+        self._questions: set[RequestId] = set()
         self._ended = asyncio.Event()
         self._why = ""
         self._rules: dict[str, HeaderRules] = {}
@@ -332,8 +335,15 @@ class McpClient:
         self, method: str, params: Mapping[str, Any], patience: Patience | None = None
     ) -> Any:
         """An answer, after what the server wants to know before that. Raises ``McpError``."""
-        given: dict[str, Any] = dict(params)
-        patience = patience or Patience(total_s=LIST_S)
+        self._asked += 1
+        try:
+            return await self._answered(method, dict(params), patience or Patience(total_s=LIST_S))
+        finally:
+            self._asked -= 1
+            for question in () if self._asked else tuple(self._questions):
+                self._connection.cancel(question)
+
+    async def _answered(self, method: str, given: dict[str, Any], patience: Patience) -> Any:
         for _ in range(MAX_ROUNDS):
             if self.agreement.is_modern:
                 own = given.get("_meta") or {}
@@ -515,8 +525,14 @@ class McpClient:
             roots = self._setup.roots
             return {"roots": [{"uri": each.as_uri(), "name": each.name} for each in roots]}
         if request.method == "elicitation/create" and self._setup.ask is not None:
-            with _all_suspended([patience for patience, _ in self._calls.values()]):
-                return await answer_question(self._server.name, request.params, self._setup.ask)
+            if not self._asked:
+                return {"action": "cancel"}
+            self._questions.add(request.id)
+            try:
+                with _all_suspended([patience for patience, _ in self._calls.values()]):
+                    return await answer_question(self._server.name, request.params, self._setup.ask)
+            finally:
+                self._questions.discard(request.id)
         raise RpcError(METHOD_NOT_FOUND, f"{clean(request.method, 100)} is not offered here")
 
     def notice(self, method: str, params: Mapping[str, Any]) -> None:

@@ -224,3 +224,21 @@ def test_submodules_and_conflicts_are_named(project: Path, tmp_path: Path) -> No
         git(project, "merge", "-q", "left")
     found = by_path(find_changes(project))
     assert found["a.txt"].status == "conflict" or "<<<<" in found["a.txt"].text
+
+
+@pytest.mark.spec("SEC-3", "CLI-17")
+def test_what_git_knows_of_a_file_with_keys_is_not_sent(project: Path) -> None:
+    (project / ".env").write_text("KEY=one\nOTHER=x\nMORE=y\n")
+    (project / ".gitattributes").write_text("*.pem binary\nid_rsa -diff\n")
+    (project / "id_rsa").write_text("KEY=two\n")
+    git(project, "add", ".")
+    staged = find_changes(project, staged=True)
+    git(project, "commit", "-qm", "keys")
+    (project / ".env").write_text("KEY=three\nOTHER=x\nMORE=y\n")
+    tree = find_changes(project)
+    git(project, "mv", ".env", "plain.txt")
+    moved = find_changes(project, staged=True)
+    for found in (staged, tree, moved, find_changes(project, commit="HEAD")):
+        assert "KEY=" not in "".join(each.text for each in found.files)
+        assert any("may hold keys" in note for note in found.notes)
+    assert set(by_path(staged)) >= {".env", "id_rsa"}

@@ -64,6 +64,23 @@ def test_a_server_that_does_not_come_up_is_not_waited_for_after_ctrl_c(
     leave(terminal)
 
 
+@pytest.mark.spec("MCP-6", "CAN-6")
+def test_questions_of_a_server_end_with_the_call_that_they_belong_to(
+    chat: Chat, model_server: ModelServer
+) -> None:
+    wanted = {"server": "asks", "tool": "echo", "arguments": {}}
+    model_server.add(call("mcp_call", wanted), say("second"))
+    terminal = chat("--yolo", *given(asks=hostile("asks")))
+    terminal.line("go")
+    terminal.wait_for("The MCP server asks asks: Q0?")
+    terminal.key("ctrl-c")
+    terminal.wait_for("Cancelled")
+    terminal.wait_for(IDLE)
+    terminal.line("go on")
+    terminal.wait_for("second")
+    leave(terminal)
+
+
 @pytest.mark.spec("MCP-1", "SEC-1")
 def test_reload_sees_servers_that_were_added_meanwhile(
     chat: Chat, model_server: ModelServer, work: Path

@@ -61,6 +61,9 @@ def call(number: Any, params: dict[str, Any]) -> None:
         os._exit(7)
     elif MODE == "hangs":
         time.sleep(3600)
+    elif MODE == "asks":
+        for each in range(100):
+            say({"id": each, "method": "elicitation/create", "params": {"message": f"Q{each}?"}})
     elif MODE == "rushes":
         while True:
             os.write(1, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 1_500)

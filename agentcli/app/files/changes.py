@@ -37,6 +37,7 @@ _MOST_RANGES = 20_000
 _MAX_READ = 1 << 14  # more than the longest two names
 _SHORT = 7
 _BINARY_HEAD = 8_000
+_KEPT_BACK = "not shown, as it may hold keys"
 _DIFF = (
     *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty"),
     *("--submodule=short", "--find-renames", "--no-relative", "--unified=5"),
@@ -231,10 +232,13 @@ class GitChanges:
                 files.append(kept)
             else:
                 beyond += 1
+        withheld = [one_line(each.path) for each in files if _KEPT_BACK in each.details]
         if hidden := [each.path for each in files if each.is_binary]:
             files = self._with_hidden(files, hidden, between)
         if new:
-            beyond += self._add_new(files, notes, inside, room)
+            beyond += self._add_new(files, withheld, inside, room)
+        if withheld:
+            notes.append(f"not sent, as it may hold keys: {', '.join(withheld[:20])}")
         if beyond:
             notes.append(f"{beyond:,} more changed files are not looked at")
         return ChangeSet(self.root, what, tuple(files), tuple(notes), revision)
@@ -252,7 +256,10 @@ class GitChanges:
         timer.start()
         try:
             if process.stdout is not None:
-                yield from _parsed(process.stdout)
+                for change in _parsed(process.stdout):
+                    names = filter(None, (change.path, change.old_path))
+                    is_secret = credential_place(self.root / name for name in names)
+                    yield _withheld(change) if is_secret else change
             code = process.wait()
             if code:
                 raise UsageError(
@@ -295,7 +302,7 @@ class GitChanges:
         return bool(known) and all(b"\0" not in side for side in known)
 
     def _add_new(
-        self, files: list[ChangedFile], notes: list[str], inside: Sequence[str], room: int
+        self, files: list[ChangedFile], withheld: list[str], inside: Sequence[str], room: int
     ) -> int:
         """Add the files that git does not know, unless it ignores them; how many are left out."""
         listed = self.git.output(
@@ -304,7 +311,6 @@ class GitChanges:
             timeout_s=TIMEOUT_S,
         )
         names = [name for name in (listed or b"").split(b"\0") if name]
-        withheld: list[str] = []
         for position, raw in enumerate(names):
             if len(files) >= MAX_FILES:
                 return len(names) - position
@@ -318,8 +324,6 @@ class GitChanges:
                 kept = change if len(change.text) <= room else _without_text(change)
                 room -= len(kept.text)
                 files.append(kept)
-        if withheld:
-            notes.append(f"not sent, as it may hold keys: {', '.join(withheld[:20])}")
         return 0
 
     def line_count(self, path: str, revision: str) -> int | None:
@@ -367,6 +371,11 @@ def _without_text(change: ChangedFile) -> ChangedFile:
 
 
 # --- the diff as git prints it -------------------------------------------------------------
+
+
+def _withheld(change: ChangedFile) -> ChangedFile:
+    """``change`` of a file that may hold keys, without what it holds (SEC-3)."""
+    return replace(change, text="", left_out=0, ranges=(), details=(*change.details, _KEPT_BACK))
 
 
 def _parsed(stream: IO[bytes]) -> Iterator[ChangedFile]:
