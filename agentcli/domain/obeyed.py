@@ -16,7 +16,7 @@ _FILES = frozenset(
         ".rvmrc", ".envrc",
         # editors
         ".exrc", ".vimrc", "_vimrc", ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".lazy.lua",
-        ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json", "devcontainer.json",
+        ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json",
         # interpreters and debuggers that are started in it
         ".rprofile", ".irbrc", ".pryrc", ".gdbinit", ".lldbinit",
         # other agents
@@ -36,6 +36,7 @@ IN_DIRECTORIES = {
         "startup.xml",
     ),
     ".run": ("",),
+    ".devcontainer": ("",),  # "initializeCommand" is run on the host
     ".zed": ("tasks.json", "settings.json", "debug.json"),
     ".fleet": ("run.json", "settings.json"),
     ".helix": ("languages.toml", "config.toml"),

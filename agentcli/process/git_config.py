@@ -38,7 +38,12 @@ _MANAGERS = (
         ),
     ),
     (b"overcommit", (".overcommit.yml", ".local-overcommit.yml")),
-    (b"dotenv", (".env",)),  # of direnv
+    # of direnv, which runs them again when they change
+    (b"dotenv", (".env",)),
+    (b"use flake", ("flake.nix", "flake.lock")),
+    (b"use nix", ("shell.nix", "default.nix")),
+    (b"devenv", ("devenv.nix", "devenv.yaml")),
+    (b"devbox", ("devbox.json",)),
 )  # fmt: skip
 _NAMED_IN_HOOK = re.compile(rb"[\w.@+/-]{1,4096}")
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|env)\Z")

@@ -27,7 +27,7 @@ from agentcli.domain.obeyed import IN_DIRECTORIES, is_obeyed
 from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.git_config import joined, named_by, programs_of, run_by
 from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
-from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, set_aside
+from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, put_back, set_aside
 
 MOST_DIRECTORIES = 50_000
 _SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
@@ -175,18 +175,8 @@ class TreeWatch:
 
     def compare(self) -> list[str]:
         """Set aside what has come up or changed since; one line about each."""
-        now, crowded = self._look(), self.known.crowded
-        changed = self._changed(now)
-        for _ in range(_MOST_INCLUDED):
-            kept = replace(now, items={p: i for p, i in now.items.items() if p not in changed})
-            born = self._named_by_configuration(kept).keys() - self._named.keys()
-            if not born:
-                break
-            # a repository or a script that has come up is run as the others are
-            ours = self._named_by_configuration(self._without_new_repositories(kept))
-            self._named |= {each: Kind.HOOK if each in ours else Kind.SCRIPT for each in born}
-            now = self._look()
-            changed = self._changed(now)
+        crowded = self.known.crowded
+        now, changed = self._look_closely()
         lines = list(self._put_right(changed, now)) if changed else []
         if changed:  # nothing counts as known that was not looked at: others may still be writing
             again = self._look()
@@ -195,6 +185,10 @@ class TreeWatch:
                 item, old = again.items.get(path), self.known.items.get(path)
                 if item and (item.content == MINIMAL or (old and item.content == old.content)):
                     now.items[path] = item
+        for path, item in self._removed(now):
+            if line := put_back(Path(path), item.content):
+                now.items[path] = item
+                lines.append(line)
         self.known = now
         if len(lines) > _MOST_LINES:
             rest = len(lines) - _MOST_LINES
@@ -213,6 +207,22 @@ class TreeWatch:
                 "at the others before you run them]"
             )
         return lines
+
+    def _look_closely(self) -> tuple[Survey, list[str]]:
+        """What is there, also what new configuration and scripts name; and what has changed."""
+        now = self._look()
+        changed = self._changed(now)
+        for _ in range(_MOST_INCLUDED):
+            kept = replace(now, items={p: i for p, i in now.items.items() if p not in changed})
+            born = self._named_by_configuration(kept).keys() - self._named.keys()
+            if not born:
+                break
+            # a repository or a script that has come up is run as the others are
+            ours = self._named_by_configuration(self._without_new_repositories(kept))
+            self._named |= {each: Kind.HOOK if each in ours else Kind.SCRIPT for each in born}
+            now = self._look()
+            changed = self._changed(now)
+        return now, changed
 
     def _is_untrusted(self, path: str) -> bool:
         return any(_is_below(path, place) for place in self._untrusted)
@@ -510,6 +520,17 @@ class TreeWatch:
                 came_along = is_new and self._came_with_a_repository(now.top)
                 came_along = came_along or (before is None and self._is_in_another_tree(path, now))
                 return came_along or (path.endswith("/.hg/hgrc") and _is_only_paths(now.content))
+
+    def _removed(self, now: Survey) -> list[tuple[str, _Watched]]:
+        """What git was told and runs in repositories that are still there, and no longer is."""
+        return [
+            (path, item)
+            for path, item in self.known.items.items()
+            if path not in now.items and item.content.is_whole and not self._is_shielded(path, now)
+            for git in [path.removesuffix("/config"), path.rpartition(f"/{_HOOKS}/")[0]]
+            if git in now.git_directories
+            and now.git_directories[git] == self.known.git_directories.get(git)
+        ]
 
     def _is_shielded(self, path: str, found: Survey) -> bool:
         """Whether no command could have changed it: so the user has, at the same time."""

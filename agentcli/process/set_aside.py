@@ -9,6 +9,7 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,14 +39,35 @@ def set_aside(path: Path, before: Held | None = None) -> str:
 
     The line for the user and the model; empty when there is nothing, or not where it seems.
     """
+    with _parent_of(path) as parent:
+        return _set_aside_in(parent, path, before) if parent is not None else ""
+
+
+def put_back(path: Path, before: Held) -> str:
+    """Make what was removed again, and its directory; the line as above, empty if that fails."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir()
+    with _parent_of(path) as parent:
+        if parent is None or not _put_back(parent, path.name, before):
+            return ""
+    shown = str(path) if str(path).isprintable() else ascii(str(path))
+    return (
+        f"[sandbox: {shown} is protected and was put back; "
+        'to remove it, run the command again with access "outside"]'
+    )
+
+
+@contextlib.contextmanager
+def _parent_of(path: Path) -> Iterator[int | None]:
+    """The directory that ``path`` lies in, open; ``None`` where a link leads elsewhere."""
     try:
         parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return ""
+        yield None
+        return
     try:
-        if os.path.realpath(f"/proc/self/fd/{parent}") != str(path.parent):
-            return ""
-        return _set_aside_in(parent, path, before)
+        is_there = os.path.realpath(f"/proc/self/fd/{parent}") == str(path.parent)
+        yield parent if is_there else None
     finally:
         os.close(parent)
 

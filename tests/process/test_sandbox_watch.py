@@ -316,11 +316,27 @@ def test_hooks_of_the_users_configuration_count_in_each_repository_that_was_ther
     told = born(
         root, f"cd p; {brings}; cd ../lib; git init -q; {brings}; cd ..; {brings}", watch=watch
     )
-    assert [line.split(" would")[0].rpartition("root/")[2] for line in told] == [
-        ".githooks", "p/.githooks"
-    ]  # fmt: skip
+    found = {line.split(" would")[0].rpartition("root/")[2] for line in told}
+    assert found == {".githooks", "p/.githooks"}
     told = born(root, "echo evil | tee clone/.githooks/pre-commit clone/run.sh", watch=watch)
     assert len(told) == 2 and all("put back" in line for line in told)
+
+
+def test_hooks_and_configuration_that_a_command_removes_are_put_back(root: Path) -> None:
+    before = f"{REPOSITORY}; git config user.name A; echo true >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"
+    config = born(root, "true", before=before) or (root / ".git/config").read_text()
+    told = born(root, "rm -rf .git/hooks .git/config")
+    found = {line.split()[1].rpartition("root/")[2] for line in told}
+    assert found == {".git/config", ".git/hooks/pre-commit"}
+    assert all("is protected and was put back" in line for line in told)
+    assert (root / ".git/config").read_text() == config
+    assert os.access(root / ".git/hooks/pre-commit", os.X_OK)
+    other = root.parent / "other"
+    other.mkdir()
+    told = born(root, "rm -rf .git/hooks; ln -s ../../other .git/hooks")
+    assert "renamed to hooks.set-aside" in told[0] and "put back" in told[1]
+    assert list(other.iterdir()) == []
+    assert born(root, "rm -rf .git") == [] and not (root / ".git").exists()
 
 
 _TREES = (
@@ -368,15 +384,15 @@ def test_a_tree_that_git_adds_keeps_its_copy_of_what_git_runs(root: Path) -> Non
 
 @pytest.mark.parametrize("tree", ["", f"{REPOSITORY};"])
 def test_what_an_envrc_loads_is_protected(root: Path, tree: str) -> None:
-    envrc = "source_env_if_exists .envrc.own; dotenv; . ./tools/dev.env; . tools/a.sh"
+    envrc = "source_env_if_exists .envrc.own; dotenv; use flake; . ./tools/dev.env; . tools/a.sh"
     told = "".join(
         born(
             root,
-            "echo evil | tee .env .envrc.own tools/dev.env tools/a.sh >tools/other; cp .envrc .envrc.sample",
+            "echo evil | tee .env .envrc.own flake.nix tools/dev.env tools/a.sh >tools/other; cp .envrc .envrc.sample",
             before=f"{tree} mkdir tools; echo '{envrc}' >.envrc; touch tools/dev.env tools/a.sh",
         )
     )
-    changed = (".env", ".envrc.own", "tools/dev.env", "tools/a.sh")
+    changed = (".env", ".envrc.own", "flake.nix", "tools/dev.env", "tools/a.sh")
     assert all(f"/{name} would" in told for name in changed) and told.count("would take") == len(
         changed
     )
@@ -648,7 +664,7 @@ def test_where_mercurial_has_cloned_from_may_be_kept(root: Path) -> None:
     [".hg/hgrc", ".devcontainer.json", "sub/.helix/languages.toml", ".dir-locals-2.el",
      "sub/mise.toml", ".mcp.json", ".idea/watcherTasks.xml", ".jj/repo/config.toml",
      ".envrc.private", "mise.dev.toml", ".config/mise/config.toml", ".mise/conf.d/a.toml", "x.code-workspace",
-     ".vscode/c_cpp_properties.json", ".devcontainer/a/devcontainer.json", ".hg/sharedpath", ".tool-versions",
+     ".vscode/c_cpp_properties.json", ".devcontainer/init.sh", ".hg/sharedpath", ".tool-versions",
      ".Rprofile", ".vim/coc-settings.json", ".opencode/plugin/a.ts", ".kiro/settings/mcp.json", ".claude/hooks/a"],
 )  # fmt: skip
 def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
