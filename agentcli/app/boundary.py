@@ -43,14 +43,16 @@ def policy_for(
     if settings.hooks:
         policy.own_directories += hook_scripts(settings.hooks, options.cwd)
     policy.free_to_read = free_to_read
-    policy.run_by_git = _run_by_git
+    policy.run_by_others = _run_by_others
     return policy
 
 
-def _run_by_git(path: Path) -> str:
+def _run_by_others(path: Path) -> str:
+    from agentcli.process.environment import hides
     from agentcli.process.git_config import run_by_git
 
-    return run_by_git(path)
+    program = hides(str(path))
+    return f"run for {program}" if program else run_by_git(path)
 
 
 def policy_here(settings: Settings, options: SessionOptions) -> Policy:

@@ -109,9 +109,9 @@ class Policy:
     named that sandbox, so that it stays in mode ``yolo`` (SEC-3); ``network``: commands have it
     within that, as the settings say; ``yolo_twice``: the user has
     asked twice for no questions, so that destructive commands run as well (SEC-14).
-    ``run_by_git`` says how git would obey a file when the user calls it; empty: it would not
-    (SEC-17). ``auto_offered``: mode ``auto`` has been offered in an approval; ``auto_told``: that
-    nothing contains commands has been said.
+    ``run_by_others`` says how git or a shell would run or obey a file when the user calls it;
+    empty: neither would (SEC-17). ``auto_offered``: mode ``auto`` has been offered in an approval;
+    ``auto_told``: that nothing contains commands has been said.
     """
 
     mode: PermissionMode = PermissionMode.DEFAULT
@@ -126,7 +126,7 @@ class Policy:
     is_bound: bool = False
     network: bool = False
     yolo_twice: bool = False
-    run_by_git: Callable[[Path], str] = lambda _: ""
+    run_by_others: Callable[[Path], str] = lambda _: ""
     auto_offered: bool = False
     auto_told: bool = False
 

@@ -219,7 +219,7 @@ def _secret_read(judged: _Judged, paths: Sequence[Path]) -> Decision | None:
 def _protected(paths: Sequence[Path], policy: Policy) -> str:
     if place := protected_place(paths, policy.own_directories):
         return place
-    runs = ((path, policy.run_by_git(path)) for path in paths)
+    runs = ((path, policy.run_by_others(path)) for path in paths)
     return next((f"{path.name} ({why})" for path, why in runs if why), "")
 
 

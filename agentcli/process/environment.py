@@ -6,9 +6,10 @@ or its loader run something else; it has no pager, no editor, no colour and asks
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from agentcli.domain.patterns import LazyPattern
@@ -58,6 +59,9 @@ _PROXY = LazyPattern(r"(?i)(?:https?|ftp|all)_proxy")
 # git-config(1): GIT_CONFIG_COUNT; git stops where one of these is missing
 _GIT_SETTING = LazyPattern(r"GIT_CONFIG_(KEY|VALUE)_\d+")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+_SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
+# what each environment has of its own, and who enters it wants
+_OF_ENVIRONMENTS = LazyPattern(r"(?:python|pypy|pip|pydoc|idle|wheel|activate|node|npm|npx)[\w.-]*")
 _hidden: set[str] = set()
 
 
@@ -100,6 +104,38 @@ def without_credentials(
         elif network and _PROXY.fullmatch(name):
             kept[name] = value
     return kept
+
+
+def hides(path: str) -> str:
+    """The system's program in whose place a shell would run ``path``; empty: none (SEC-17)."""
+    directory, name = os.path.split(path)
+    real = os.path.realpath(directory)
+    return _hides(name, _path()[real]) if real in _path() else ""
+
+
+def hiding_below(roots: Collection[str]) -> Iterator[str]:
+    """The files below ``roots``, real paths, that hide a program of the system's."""
+    for directory, systems in _path().items():
+        if not any(directory == root or directory.startswith(f"{root}/") for root in roots):
+            continue
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            yield from (each.path for each in entries if _hides(each.name, systems))
+
+
+def _path() -> dict[str, tuple[str, ...]]:
+    """The directories of PATH, real paths, each with those of the system that come after it."""
+    entries = os.environ.get("PATH", _DEFAULT_PATH).split(os.pathsep)
+    found: dict[str, tuple[str, ...]] = {}
+    for at, entry in enumerate(entries):
+        later = entries[at + 1 :]
+        found.setdefault(os.path.realpath(entry), tuple(x for x in _SYSTEM if x in later))
+    return found
+
+
+def _hides(name: str, systems: Iterable[str]) -> str:
+    if _OF_ENVIRONMENTS.fullmatch(name):
+        return ""
+    return next((f"{each}/{name}" for each in systems if os.path.lexists(f"{each}/{name}")), "")
 
 
 def find_program(name: str, outside: Iterable[Path]) -> str | None:

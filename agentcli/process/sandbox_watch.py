@@ -25,6 +25,7 @@ from pathlib import Path
 
 from agentcli.domain.obeyed import IN_DIRECTORIES, is_obeyed
 from agentcli.domain.worktrees import common_of_worktree
+from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import joined, named_by, programs_of, run_by
 from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
 from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, put_back, set_aside
@@ -262,7 +263,7 @@ class TreeWatch:
                 self._mark(prefix, name, found)
                 waiting += [prefix + name] if name.lower() == ".git" else []
         self._listings = found.directories
-        for script in self._scripts:
+        for script in (*self._scripts, *hiding_below(self._roots)):
             self._add_tree(str(script), Kind.SCRIPT, found)
         for path, kind in self._named.items():
             self._add_tree(path, kind, found)

@@ -1,0 +1,82 @@
+"""A directory of the project's on PATH, as an activated environment is: what it hides is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agentcli.process.environment import hides, hiding_below
+from agentcli.process.sandbox_watch import TreeWatch
+from tests.e2e.one_shot import last_result, one_shot
+from tests.support.model_server import ModelServer
+from tests.support.replies import call
+from tests.support.sandboxes import BOTH, needs
+
+MADE = "printf '#!/bin/sh\\necho evil\\n' > .venv/bin/NAME; chmod +x .venv/bin/NAME"
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "work"
+    (root / ".venv/bin").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{root}/.venv/bin:/usr/local/bin:/usr/bin:/bin")
+    return root
+
+
+@pytest.mark.spec("SEC-17")
+def test_only_what_a_shell_would_run_for_a_program_of_the_system_hides_it(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hides(f"{work}/.venv/bin/env") in {"/usr/bin/env", "/bin/env"}
+    for name in ("pytest-of-mine", "python3", "pip", "nothing/env", "../env"):
+        assert not hides(f"{work}/.venv/bin/{name}")
+    for name in ("env", "python3", "tool"):
+        (work / ".venv/bin" / name).write_text("x")
+    assert list(hiding_below([str(work)])) == [f"{work}/.venv/bin/env"]
+    assert not list(hiding_below([f"{work}/.ven"]))
+    monkeypatch.setenv("PATH", f"/usr/bin:/bin:{work}/.venv/bin")
+    assert not hides(f"{work}/.venv/bin/env")
+
+
+@pytest.mark.spec("SEC-17")
+def test_a_program_that_hides_one_of_the_system_is_set_aside(work: Path) -> None:
+    programs = work / ".venv/bin"
+    (programs / "ls").write_text("of the user's")
+    watch = TreeWatch([work])
+    watch.learn()
+    for name in ("env", "ls", "tool", "python3"):
+        (programs / name).write_text("evil")
+    assert len(watch.compare()) == 2
+    found = {each.name: each.read_text() for each in programs.iterdir()}
+    assert found.pop("ls") == "of the user's" and "env" not in found
+    assert set(found) == {"env.set-aside", "ls.set-aside", "tool", "python3"}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_a_contained_command_puts_before_git_is_not_what_the_user_runs(
+    work: Path, kind: str
+) -> None:
+    needs(kind)
+    path = f"{work}/.venv/bin:{os.environ['PATH']}"
+    with ModelServer([call("bash", {"command": MADE.replace("NAME", "ls")}), "done"]) as server:
+        mode = ("--permission-mode", "auto", "--sandbox", kind)
+        done = one_shot(server, "hi", *mode, cwd=work, PATH=path)
+    assert not (work / ".venv/bin/ls").exists(), done.stderr
+    assert "renamed" in last_result(server)
+
+
+@pytest.mark.spec("SEC-17", "SEC-3")
+def test_no_tool_puts_a_program_before_one_of_the_system_unasked(work: Path) -> None:
+    patch = (
+        "diff --git a/.venv/bin/ls b/.venv/bin/ls\nnew file mode 100755\n"
+        "--- /dev/null\n+++ b/.venv/bin/ls\n@@ -0,0 +1 @@\n+evil\n"
+    )
+    path = f"{work}/.venv/bin:{os.environ['PATH']}"
+    with ModelServer([call("apply_patch", {"patch": patch}), "done"]) as server:
+        one_shot(server, "hi", "--permission-mode", "accept-edits", cwd=work, PATH=path)
+    assert not (work / ".venv/bin/ls").exists()
+    assert "ls (run for /" in last_result(server)
