@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import itertools
 import os
 import pwd
@@ -121,6 +122,21 @@ _CREDENTIAL = LazyPattern(
     rb"|://[^/\s@\"]+:[^/\s@\"]+@|://[^/\s@\"]{20,}@)(?:[^\n]*\\\n)*[^\n]*\n?",
     re.IGNORECASE | re.MULTILINE,
 )
+# in a listed directory: settings of its tools, and what git keeps of where a copy came from
+_MAY_HOLD = tuple(
+    f"{place}{name}"
+    for place, names in (
+        ("", (".npmrc", ".yarnrc.yml", ".netrc", ".pypirc", ".env", ".git-credentials")),
+        ("corefx/", ("cryptography",)),  # certificates of .NET
+        ("etc/", ("npmrc", "pip.conf")),
+        ("versions/node/*/etc/", ("npmrc",)),
+        *((f"{git}", ("config", "FETCH_HEAD")) for git in (
+            ".git/", "*/.git/", "plugins/*/.git/", "db/*/", "git-v0/db/*/", "mod/cache/vcs/*/",
+        )),
+    )
+    for name in names
+)  # fmt: skip
+_ALWAYS = ("/.env", "/cryptography")
 _MOST_CONFIG_BYTES = 256 * 1024
 
 
@@ -308,6 +324,24 @@ def git_configuration(home: Path) -> bytes | None:
     if not any(_CREDENTIAL.search(text) for text in files):
         return None
     return b"\n".join(_CREDENTIAL.sub(b"", text) for text in files)
+
+
+def credentials_in(places: Iterable[Path]) -> Iterator[Path]:
+    """Files in listed directories that tools keep credentials in, where they hold one."""
+    for place in places:
+        with contextlib.suppress(OSError):
+            changed = os.stat(place).st_mtime_ns  # noqa: PTH116 - in one step
+            yield from map(Path, _credentials_in(str(place), changed))
+
+
+@functools.lru_cache(maxsize=256)
+def _credentials_in(place: str, _changed: int) -> tuple[str, ...]:
+    found = (
+        path
+        for pattern in _MAY_HOLD
+        for path in glob.iglob(f"{glob.escape(place)}/{pattern}")  # noqa: PTH207 - texts
+    )
+    return tuple(p for p in found if p.endswith(_ALWAYS) or _CREDENTIAL.search(read_small(p)))
 
 
 def read_small(path: str) -> bytes:

@@ -19,6 +19,7 @@ from agentcli.domain.tools import real_path
 from agentcli.domain.worktrees import common_of_worktree, named_by, working_tree_of
 from agentcli.process.sandbox_home import (
     Links,
+    credentials_in,
     existing,
     homes,
     is_below,
@@ -80,7 +81,19 @@ class Places:
         """The same with nothing to write to."""
         needed = (path for path in self.seen if not is_for_builds(path, self.homes))
         seen = (*needed, *self.writable)
-        return replace(self, writable=(), pinned=(), read_only=(), empty=(), seen=seen, reopened=())
+        hidden = tuple(
+            path for path in self.hidden if is_below(path, seen) or not is_below(path, self.homes)
+        )
+        return replace(
+            self,
+            hidden=hidden,
+            writable=(),
+            pinned=(),
+            read_only=(),
+            empty=(),
+            seen=seen,
+            reopened=(),
+        )
 
     def holds_reopened(self, path: Path) -> bool:
         """Whether something in the read-only ``path`` is writable."""
@@ -246,7 +259,7 @@ def find_places(
             found.keep(root / name)
     found.homes = homes(home, found.writable)
     found.seen = seen(home, found.homes, os.environ, own.seen)
-    for path in own.hidden:
+    for path in (*own.hidden, *credentials_in(found.seen)):
         found.hide(path)
     # what is not there matters only where it could be made
     may_be_born = found.is_writable(real_path(home))

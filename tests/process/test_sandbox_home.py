@@ -209,13 +209,31 @@ def test_a_linked_worktree_and_git_without_credentials_work(home: Path, kind: st
 
 @both
 @pytest.mark.spec("SEC-18")
-def test_what_is_added_is_read_and_credentials_in_it_are_not(home: Path, kind: str) -> None:
+def test_what_is_added_is_read_and_credentials_in_it_are_not(
+    home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work = home / "work"
     work.mkdir()
     fill(home, ("more/notes", ".config/gh/hosts.yml"), "added")
     own = OwnPlaces(seen=(home / "more", home / ".config"))
-    (text,) = told(work, "cat ~/more/notes; cat ~/.config/gh/hosts.yml", kind=kind, own=own)
-    assert text.count("added\n") == 1
+    password = f"url = https://a:{CANARY}@example.org/x"
+    held = (
+        ".nvm/versions/node/v1/etc/npmrc",
+        ".cache/pre-commit/a/.git/config",
+        ".cargo/git/db/a/FETCH_HEAD",
+    )
+    fill(home, held, f"[x]\n{password}\n")
+    fill(home, ("more/.env", ".dotnet/corefx/cryptography/a.pfx"), CANARY)
+    fill(home, (".cargo/git/db/b/FETCH_HEAD", ".dotnet/dotnet"), "public\n")
+    monkeypatch.setenv("PATH", f"{home}/.dotnet:{os.environ['PATH']}")
+    looks = (
+        "cat ~/more/notes; cat ~/.config/gh/hosts.yml; cat ~/.cargo/git/db/b/* ~/.dotnet/dotnet;"
+    )
+    (text,) = told(
+        work, f"{looks} grep -r . ~/.nvm ~/.cache ~/.cargo ~/more ~/.dotnet", kind=kind, own=own
+    )
+    assert text.startswith("added\ncat:") and CANARY not in text
+    assert text.count("public\n") > 1
 
 
 @both
