@@ -105,10 +105,10 @@ class Chaos(ModelServer):
     def refuse_connections(self) -> None:
         """For a moment nobody listens at the port."""
         if self._closed_for is None or self._closed_for.done():
-            self._server.close()
-            self._closed_for = asyncio.get_running_loop().create_task(self._reopen())
+            self._closed_for = asyncio.get_running_loop().create_task(self._close_for_a_moment())
 
-    async def _reopen(self) -> None:
+    async def _close_for_a_moment(self) -> None:
+        await self._stop_listening()
         await asyncio.sleep(_REFUSED_S)
         await self._listen()
 

@@ -114,10 +114,7 @@ class ModelServer:
         await self._listen()
         ready.set()
         await self._stop.wait()
-        for listener in self._server.sockets:
-            self._loop.remove_reader(listener.fileno())
-        await self._some_ticks()  # what was accepted just now begins, which a closed server forbids
-        self._server.close()
+        await self._stop_listening()
         connections = dict(self._connections)
         for task in connections:
             task.cancel()
@@ -136,6 +133,13 @@ class ModelServer:
             self._connected, "127.0.0.1", self.port, limit=2**20
         )
         self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _stop_listening(self) -> None:
+        loop = asyncio.get_running_loop()
+        for listener in self._server.sockets:
+            loop.remove_reader(listener.fileno())
+        await self._some_ticks()  # what was accepted just now begins, which a closed server forbids
+        self._server.close()
 
     @property
     def url(self) -> str:
