@@ -12,12 +12,13 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentcli.app.background import SPAWN, RunsOfSession
 from agentcli.app.boundary import (
     hold_worktree,
     make_sandbox,
@@ -27,18 +28,16 @@ from agentcli.app.extensions.found import SessionExtensions, find_extensions
 from agentcli.app.listeners import EarlyImports, Listeners, code_map, telemetry
 from agentcli.app.memory_start import project_memory
 from agentcli.app.models import SessionModels, fallbacks
-from agentcli.app.opening import Opener
+from agentcli.app.opening import Opener, session_files
 from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue, with_files
 from agentcli.app.session import Session
 from agentcli.app.toolset import TASK, SessionSearch, make_toolbox
 from agentcli.app.trust import holds_credentials
 from agentcli.config.redaction import Redactor
-from agentcli.config.seal import HomeSeal
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import HistoryViolation, UsageError
-from agentcli.domain.events import Outcome, QueueChanged
-from agentcli.domain.history import History, RepairReason, repair_results
+from agentcli.domain.events import QueueChanged
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.ports import (
     Approver,
@@ -48,7 +47,6 @@ from agentcli.domain.ports import (
     QueuedInput,
     QueueKind,
     ReminderTexts,
-    contained,
 )
 from agentcli.domain.sandbox import SandboxKind
 from agentcli.domain.session import LoadedSession
@@ -67,27 +65,26 @@ from agentcli.policy.decision import Policy
 from agentcli.process.sandbox import SessionSandbox
 from agentcli.store.disk import runs_directory
 from agentcli.store.files import SessionFiles
-from agentcli.store.reads import CRASH_DETAIL
 from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import Registry
 
 if TYPE_CHECKING:
-    from agentcli.app.event_keeper import EventKeeper
+    from agentcli.app.extensions.served import SessionServers
+    from agentcli.app.keeping import EventKeeper
     from agentcli.app.subagents import ParentSession
     from agentcli.config.paths import Paths
-    from agentcli.domain.background import BackgroundTask, Schedule, Spawned, SpawnWish
-    from agentcli.domain.events import AgentEvent
     from agentcli.domain.extensions.hooks import HookConfig
+    from agentcli.domain.history import History
     from agentcli.domain.keeping import Store
     from agentcli.domain.seams import Seams
     from agentcli.domain.tool_ports import EditChecks, SubAgents
-    from agentcli.domain.tools import FileKeeper, McpServers
-    from agentcli.engine.background.moving import Moves
-    from agentcli.engine.background.run import Work
-    from agentcli.engine.background.runs import BackgroundRuns
+    from agentcli.domain.tools import FileKeeper
     from agentcli.extensions.hooks import SessionHooks
     from agentcli.extensions.instructions import Instructions
     from agentcli.extensions.plugins import Plugins
+
+
+READ_FILE = "read_file"
 
 
 async def open_session(
@@ -206,13 +203,17 @@ async def _build(
             QueueKind.FOLLOW_UP: seams.follow_ups,
         },
     )
-    servers, about_servers, end_servers = _servers(
-        extensions,
-        settings.paths,
-        (workspace, info.id, asker, sandbox),
-        toolbox,
-        options.tools,
-        listeners.add,
+    served = (
+        _served(
+            extensions,
+            settings.paths,
+            (workspace, info.id, asker, sandbox),
+            toolbox,
+            options.tools,
+            listeners,
+        )
+        if extensions.servers
+        else None
     )
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners) if plugins else ()
     hooks = _hooks(
@@ -251,7 +252,7 @@ async def _build(
             extensions.catalogue(chosen.model.context_tokens)
             if extensions.skills and READ_FILE in names
             else "",
-            "\n\n".join(filter(None, (known, about_servers))),
+            "\n\n".join(filter(None, (known, served.catalogue if served else ""))),
             options,
             info.created_at,
         ),
@@ -287,7 +288,7 @@ async def _build(
         request_fields=seams.request_fields,
         hooks=hooks,
         agents=partial(_run_agents, Lazy(sub_agents)) if TASK in names else None,
-        servers=servers,
+        servers=served.hub if served else None,
         keeper=Lazy(keeper) if seams.store is None else None,
         memory=memory,
         checks=_checks(settings, options, (workspace, sandbox), lambda: parts),
@@ -302,7 +303,7 @@ async def _build(
         on_close=(
             *((lambda: hooks.aclose(conversation.end_reason),) if hooks else ()),
             runs.aclose,
-            *end_servers,
+            *((served.aclose,) if served is not None else ()),
             *((events.aclose,) if events is not None else ()),
             *((observer.aclose,) if observer is not None else ()),
             *end_map,
@@ -343,37 +344,25 @@ async def _where_kept(
 ) -> tuple[Store, History, EventKeeper | None]:
     """The store, what is in it, and what keeps the events where that is wanted.
 
-    A store of the program's own is balanced first (REC-1); the session's file then only has what is
-    no part of a store. Raises ``UsageError`` for messages that are no history.
+    Raises ``UsageError`` for messages that are no history.
     """
     store, loaded, _ = opened
     given: Store = seams.store or store
-    try:
-        history = loaded.history() if seams.store is None else await _balanced(given)
-    except HistoryViolation as error:
-        what = "the messages of the store" if seams.store else "the prior messages"
-        raise UsageError(f"{what} are no history: {error.message}", "see HIS-1") from error
     if seams.store is not None:
-        await store.create()
+        from agentcli.app.keeping import in_own_store
+
+        history = await in_own_store(given, store)
+    else:
+        try:
+            history = loaded.history()
+        except HistoryViolation as error:
+            what = "the prior messages are no history"
+            raise UsageError(f"{what}: {error.message}", "see HIS-1") from error
     if not (settings.keep_events or seams.store is not None) or given.events is None:
         return given, history, None
-    from agentcli.app.event_keeper import EventKeeper
+    from agentcli.app.keeping import keep_events
 
-    keeper = EventKeeper(given.events, listeners.notify)
-    listeners.add(keeper.on_event)
-    return given, history, keeper
-
-
-async def _balanced(given: Store) -> History:
-    messages = contained(given.messages)
-    history = History(await messages.history())
-    if history.pending:
-        runs = await messages.tool_runs()
-        results = repair_results(history.pending, runs, RepairReason.CRASHED)
-        await messages.record_end(results, Outcome.ERROR, CRASH_DETAIL, "")
-        for result in results:
-            history.append(result)
-    return history
+    return given, history, keep_events(given.events, listeners)
 
 
 def _checks(
@@ -432,28 +421,18 @@ def _add_plugins(
     return plugins.warnings
 
 
-def _servers(
+def _served(
     extensions: SessionExtensions,
     paths: Paths,
     place: tuple[Workspace, str, Asker | None, SessionSandbox],
     toolbox: Registry,
     only: Sequence[str] | None,
-    listen: Callable[[Callable[[AgentEvent], None]], object],
-) -> tuple[Lazy[McpServers] | None, str, Sequence[Callable[[], Awaitable[None]]]]:
-    """The MCP servers, if there are any; what the prompt says of them, and what ends them.
-
-    They start with the first turn (MCP-2). ``only`` are the tools that were asked for.
-    """
-    if not extensions.servers:
-        return None, "", ()
+    listeners: Listeners,
+) -> SessionServers | None:
+    """The MCP servers; ``only`` are the tools that were asked for."""
     from agentcli.app.extensions.served import session_servers
 
-    found = session_servers(extensions.servers, paths, place, toolbox, only, extensions.watch)
-    if found is None:
-        return None, "", ()
-    listen(found.on_event)
-    extensions.commands = (*extensions.commands, *found.commands())
-    return found.hub, found.catalogue, (found.aclose,)
+    return session_servers(extensions, paths, place, toolbox, only, listeners)
 
 
 def _hooks(
@@ -491,19 +470,6 @@ def _hooks(
 
 
 # --- the rest of the room ------------------------------------------------------------------
-
-
-def session_files(settings: Settings) -> SessionFiles:
-    """The directory of sessions."""
-    paths = settings.paths
-    return SessionFiles(paths.sessions_dir, paths.catalogue_file, HomeSeal(paths.seal_file))
-
-
-def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
-    """What is below a directory without git, for completing names; see ``walk_project``."""
-    from agentcli.tools.search.worker import walk_project
-
-    return walk_project(str(root), stopped)
 
 
 def _instructions(
@@ -600,97 +566,3 @@ def _budget_notice(model: ModelInfo) -> tuple[str, ...]:
     what = f"warning: the price of {model.id} is unknown, so --max-budget-usd cannot be kept"
     key = f'models."{model.id}".input_price'
     return (f"{what} - set it: agent config set '{key}' USD, and output_price",)
-
-
-# --- background runs -----------------------------------------------------------------------------
-
-
-SPAWN = "spawn_background"
-READ_FILE = "read_file"
-
-
-class RunsOfSession:
-    """The runs of one session, made when they are needed.
-
-    ``parts`` are those of the session, which exist by then; ``emit`` gets events, ``arrived`` the
-    messages that wait in the file. ``can_ask``: somebody may answer what a run asks (BG-9).
-    """
-
-    def __init__(
-        self,
-        store: SqliteStore,
-        parts: Callable[[], SessionParts],
-        emit: Callable[[AgentEvent], None],
-        arrived: Callable[[QueuedInput], None],
-        *,
-        can_ask: bool,
-    ) -> None:
-        self._can_ask = can_ask
-        self._store = store
-        self._parts = parts
-        self._emit = emit
-        self._arrived = arrived
-        self._earlier: tuple[Sequence[BackgroundTask], Sequence[Schedule], bool] = ((), (), True)
-        self.runs = Lazy(self._make)
-
-    async def recover(self, *, fires_missed: bool) -> tuple[str, ...]:
-        """Put right what an earlier process has left; lines for the user.
-
-        With ``fires_missed`` the schedules that were due meanwhile start their runs (BG-8).
-        """
-        tasks = self._store.tasks
-        known = await tasks.tasks()
-        schedules = [each for each in await tasks.schedules() if each.is_active]
-        if not known and not schedules:
-            return ()
-        from agentcli.engine.background.recovery import recover
-
-        self._earlier = known, schedules, fires_missed
-        runs = self.runs()
-        notices = await recover(runs)
-        if runs.scheduler is not None:
-            runs.scheduler.begin()
-        return notices
-
-    async def aclose(self) -> None:
-        """End all runs. May be called again."""
-        if self.runs.made is not None:
-            await self.runs.made.aclose()
-
-    def moves(self) -> Moves:
-        """The running calls of a chat, which can go on as runs (UI-3)."""
-        from agentcli.engine.background.moving import Moves
-
-        return Moves(self._adopt)
-
-    async def _adopt(self, wish: SpawnWish, work: Work) -> Spawned:
-        """Let ``work`` go on as a run (UI-3). Raises ``BackgroundRefused``."""
-        if not self._store.created:
-            from agentcli.domain.background import BackgroundRefused
-
-            raise BackgroundRefused("the session begins with your first message to the agent")
-        return await self.runs().adopt(wish, work)
-
-    def _make(self) -> BackgroundRuns:
-        from agentcli.engine.background.runs import BackgroundRuns, RunServices
-        from agentcli.engine.background.scheduler import SessionScheduler
-        from agentcli.process.leftovers import end_group, start_time
-        from agentcli.store.files import new_session_id
-
-        tasks = self._store.tasks
-        known, schedules, fires_missed = self._earlier
-        services = RunServices(
-            parts=self._parts(),
-            store=tasks,
-            directory=runs_directory(self._store.path),
-            new_id=lambda: new_session_id().replace("-", ""),
-            redact=tasks.redact,
-            emit=self._emit,
-            arrived=self._arrived,
-            start_time=start_time,
-            end_process=end_group,
-            can_ask=self._can_ask,
-        )
-        runs = BackgroundRuns(services, known)
-        runs.scheduler = SessionScheduler(runs, schedules, fires_missed=fires_missed)
-        return runs

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from agentcli.app.compose import open_session, session_files
+from agentcli.app.compose import open_session
+from agentcli.app.models import is_ready, lacks_key, listed_models, providers_with_keys
+from agentcli.app.opening import session_files
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.settings import Settings
 from agentcli.domain.clean import one_line
-from agentcli.domain.errors import ConfigError, SessionNotFound
+from agentcli.domain.errors import SessionNotFound
 from agentcli.domain.ports import Approver, LongWait, ModelInfo
 from agentcli.domain.session import AFTER_ALL, LoadedSession, NewestUnreadable, SessionInfo
 from agentcli.domain.tools import Asker, EditorFiles
@@ -25,8 +27,6 @@ __all__ = [
     "NewestUnreadable",
     "SearchHit",
     "SessionLibrary",
-    "is_ready",
-    "listed_models",
 ]
 
 
@@ -214,46 +214,14 @@ class SessionLibrary:
 
     def providers_with_keys(self) -> Mapping[str, bool]:
         """The providers that a key can be stored for, and whether they have one."""
-        from agentcli.providers._registry import has_key, login_names
-
-        env, custom = self._settings.env, self._settings.providers
-        return {name: has_key(name, env, custom) for name in login_names(custom)}
+        return providers_with_keys(self._settings)
 
     def lacks_key(self, name: str) -> str:
         """The provider of the model ``name`` if its key is missing; else, or unknown: empty."""
-        from agentcli.providers.models.table import resolve
-
-        try:
-            provider, _ = resolve(name, self._settings.providers)
-        except ConfigError:
-            return ""
-        return "" if is_ready(self._settings, provider) else provider
+        return lacks_key(self._settings, name)
 
 
 def _is_apart(place: str, trees: Path, here: Path) -> bool:
     """Whether ``place`` lies in ``trees`` and is not ``here``."""
     real = Path(os.path.realpath(place))
     return real.is_relative_to(os.path.realpath(trees)) and real != Path(os.path.realpath(here))
-
-
-def is_ready(settings: Settings, provider: str) -> bool:
-    """Whether the provider can be used now: its key is there, or it needs none."""
-    from agentcli.providers._registry import has_key, provider_config
-
-    try:
-        config = provider_config(provider, settings.env, settings.providers)
-    except ConfigError:
-        return False
-    return not config.needs_key or has_key(provider, settings.env, settings.providers)
-
-
-def listed_models(settings: Settings) -> tuple[ModelInfo, ...]:
-    """The models of the tables; of resellers only where they can be used."""
-    from agentcli.providers.models.table import known_models, newer_rows
-
-    known = {info.provider for info in known_models()}
-    newer = newer_rows(settings.paths.models_file)
-    wanted = {
-        name: rows for name, rows in newer.items() if name in known or is_ready(settings, name)
-    }
-    return known_models(wanted)

@@ -495,3 +495,41 @@ _OFFLINE_NOTICE = (
     "No model yet: answers come from a small offline demo. For a real one:"
     " `agent auth login` (in the chat: /login), or start Ollama."
 )
+
+
+# --- which models can be used --------------------------------------------------------------------
+
+
+def is_ready(settings: Settings, provider: str) -> bool:
+    """Whether the provider can be used now: its key is there, or it needs none."""
+    try:
+        config = _registry.provider_config(provider, settings.env, settings.providers)
+    except ConfigError:
+        return False
+    return not config.needs_key or _registry.has_key(provider, settings.env, settings.providers)
+
+
+def listed_models(settings: Settings) -> tuple[ModelInfo, ...]:
+    """The models of the tables; of resellers only where they can be used."""
+    known = {info.provider for info in _models.known_models()}
+    newer = _models.newer_rows(settings.paths.models_file)
+    wanted = {
+        name: rows for name, rows in newer.items() if name in known or is_ready(settings, name)
+    }
+    return _models.known_models(wanted)
+
+
+def providers_with_keys(settings: Settings) -> Mapping[str, bool]:
+    """The providers that a key can be stored for, and whether they have one."""
+    env, custom = settings.env, settings.providers
+    names = _registry.login_names(custom)
+    return {name: _registry.has_key(name, env, custom) for name in names}
+
+
+def lacks_key(settings: Settings, name: str) -> str:
+    """The provider of the model ``name`` if its key is missing; else, or unknown: empty."""
+    try:
+        provider, _ = _models.resolve(name, settings.providers)
+    except ConfigError:
+        return ""
+    return "" if is_ready(settings, provider) else provider

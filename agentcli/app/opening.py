@@ -11,6 +11,7 @@ from pathlib import Path
 from agentcli.app.models import model_info
 from agentcli.app.options import SessionOptions
 from agentcli.config.redaction import Redactor
+from agentcli.config.seal import HomeSeal
 from agentcli.config.settings import Settings
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import SessionDamaged, SessionNotFound, SessionTooNew, StoreError
@@ -21,6 +22,12 @@ from agentcli.domain.values import mutable
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.reads import SUBAGENT_KEY
 from agentcli.store.sqlite import SqliteStore, recover
+
+
+def session_files(settings: Settings) -> SessionFiles:
+    """The directory of sessions."""
+    paths = settings.paths
+    return SessionFiles(paths.sessions_dir, paths.catalogue_file, HomeSeal(paths.seal_file))
 
 
 @mutable

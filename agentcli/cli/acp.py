@@ -84,7 +84,7 @@ def _library(options: AcpOptions, asked: AskedSession) -> tuple[SessionLibrary, 
 
 
 def _is_ready() -> bool:
-    from agentcli.app.library import is_ready, listed_models
+    from agentcli.app.models import is_ready, listed_models
     from agentcli.cli.session_request import settings_here
 
     settings, _ = settings_here()

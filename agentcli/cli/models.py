@@ -103,7 +103,7 @@ def _refresh(settings: Settings) -> None:
 
 
 def _as_json(row: _ModelRow, settings: Settings, default: str) -> dict[str, Any]:
-    from agentcli.app.library import is_ready
+    from agentcli.app.models import is_ready
 
     info = row.info
     return {
@@ -127,7 +127,7 @@ def _as_json(row: _ModelRow, settings: Settings, default: str) -> dict[str, Any]
 
 
 def _readiness(row: _ModelRow, settings: Settings) -> str:
-    from agentcli.app.library import is_ready
+    from agentcli.app.models import is_ready
 
     if not is_ready(settings, row.info.provider):
         return "no: no key"
@@ -161,8 +161,7 @@ def _rows(
     settings: Settings, default: str, offered: dict[str, tuple[dict[str, Any], ...]]
 ) -> list[_ModelRow]:
     """The table's models, then those of the settings, then what else the servers list."""
-    from agentcli.app.library import listed_models
-    from agentcli.app.models import model_info
+    from agentcli.app.models import listed_models, model_info
     from agentcli.providers.models.table import is_same_model
 
     extra = [name for name in (*settings.models, *settings.fallback_models, default) if "/" in name]

@@ -352,7 +352,7 @@ def project_files(cwd: Path, stop: threading.Event) -> list[str]:
 
 
 def _walked(cwd: Path, stop: threading.Event) -> Iterator[str]:
-    from agentcli.app.compose import project_files as walk
+    from agentcli.app.files.mentions import project_files as walk
 
     end = time.monotonic() + WALK_TIMEOUT_S
     return walk(cwd, lambda: stop.is_set() or time.monotonic() > end)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from agentcli.app.compose import open_session, session_files
+from agentcli.app.compose import open_session
+from agentcli.app.opening import session_files
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.paths import Paths

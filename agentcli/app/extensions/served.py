@@ -8,18 +8,19 @@ because a server came or went (MCP-4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from agentcli.app.extensions.servers import kept_by
-from agentcli.app.listeners import AfterRequest
+from agentcli.app.listeners import AfterRequest, Listeners
 from agentcli.domain.tools import PREFIX
 from agentcli.engine.parts import Lazy
 from agentcli.mcp.remembered import KnownBriefly, Remembered
 
 if TYPE_CHECKING:
+    from agentcli.app.extensions.found import SessionExtensions
     from agentcli.config.paths import Paths
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.tools import Asker, Workspace
@@ -130,22 +131,25 @@ class SessionServers:
 
 
 def session_servers(
-    servers: Sequence[McpServer],
+    extensions: SessionExtensions,
     paths: Paths,
     place: tuple[Workspace, str, Asker | None, Sandbox | None],
     toolbox: Registry,
     only: Sequence[str] | None,
-    watch: Callable[[Iterable[str]], None],
+    listeners: Listeners,
 ) -> SessionServers | None:
-    """The servers of a session, known to its ``toolbox``; ``None`` where it can use none."""
+    """The servers of a session, known to its ``toolbox``; ``None`` where it can use none.
+
+    They start with the first turn. ``only`` are the tools that were asked for.
+    """
     workspace, owner, ask, sandbox = place
-    user = (ask, sandbox)
+    servers, user = extensions.servers, (ask, sandbox)
     kept = kept_by(paths)
 
     def make() -> ServerHub:
         from agentcli.app.extensions.mcp import server_hub
 
-        return server_hub(servers, paths, workspace, owner, user, watch)
+        return server_hub(servers, paths, workspace, owner, user, extensions.watch)
 
     found = SessionServers(servers, kept, make, only)
     if found.is_empty:
@@ -156,6 +160,8 @@ def session_servers(
         with suppress(ValueError):  # the name is taken
             toolbox.register(tool)
     toolbox.served = found
+    listeners.add(found.on_event)
+    extensions.commands = (*extensions.commands, *found.commands())
     return found
 
 

@@ -109,3 +109,10 @@ def _is_inside(path: str, workspace: Workspace, is_secret: Callable[[Path], bool
         return workspace.contains(found) and not is_secret(found)
     except (OSError, RuntimeError, ValueError):  # names no file
         return True
+
+
+def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
+    """What is below a directory without git, for completing names; see ``walk_project``."""
+    from agentcli.tools.search.worker import walk_project
+
+    return walk_project(str(root), stopped)

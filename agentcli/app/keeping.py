@@ -1,8 +1,9 @@
-"""Keeps the events of a session, for anyone who reads them later (CTRL-9).
+"""What keeps a session beside its file: a store of the program's own, and its events (CTRL-9).
 
-Laws: a listener never waits: what happened is put down by a task, in order, and before the session
-is closed; a failure is told once and changes nothing else (FAIL-2). Neighbouring pieces of a stream
-are kept as one. Only values that JSON has are kept: an image or an output is its size.
+Laws: a store is balanced before it is used (REC-1). A listener never waits: what happened is put
+down by a task, in order, and before the session is closed; a failure is told once and changes
+nothing else (FAIL-2). Neighbouring pieces of a stream are kept as one. Only values that JSON has
+are kept: an image or an output is its size.
 """
 
 from __future__ import annotations
@@ -16,13 +17,54 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
-from agentcli.domain.errors import AgentError
-from agentcli.domain.events import AgentEvent, Notice, TextChunk, ThinkingChunk, ToolProgress
-from agentcli.domain.keeping import EventStore
+from agentcli.app.listeners import Listeners
+from agentcli.domain.errors import AgentError, HistoryViolation, UsageError
+from agentcli.domain.events import (
+    AgentEvent,
+    Notice,
+    Outcome,
+    TextChunk,
+    ThinkingChunk,
+    ToolProgress,
+)
+from agentcli.domain.history import History, RepairReason, repair_results
+from agentcli.domain.keeping import EventStore, Store
+from agentcli.domain.ports import contained
 from agentcli.domain.session import KeptEvent
+from agentcli.store.reads import CRASH_DETAIL
+from agentcli.store.sqlite import SqliteStore
 
 CLOSE_S = 5.0
 log = logging.getLogger(__name__)
+
+
+async def in_own_store(given: Store, file: SqliteStore) -> History:
+    """What is in a store of the program's own, balanced.
+
+    The ``file`` then has what is no part of a store. Raises ``UsageError`` for messages that are
+    no history.
+    """
+    messages = contained(given.messages)
+    try:
+        history = History(await messages.history())
+    except HistoryViolation as error:
+        what = "the messages of the store are no history"
+        raise UsageError(f"{what}: {error.message}", "see HIS-1") from error
+    if history.pending:
+        runs = await messages.tool_runs()
+        results = repair_results(history.pending, runs, RepairReason.CRASHED)
+        await messages.record_end(results, Outcome.ERROR, CRASH_DETAIL, "")
+        for result in results:
+            history.append(result)
+    await file.create()
+    return history
+
+
+def keep_events(store: EventStore, listeners: Listeners) -> EventKeeper:
+    """A keeper of what ``listeners`` hear."""
+    keeper = EventKeeper(store, listeners.notify)
+    listeners.add(keeper.on_event)
+    return keeper
 
 
 class EventKeeper:
