@@ -115,11 +115,14 @@ def is_trusted(settings: Settings, folder: Path) -> bool:
     return trusted_project(settings.paths, project)[0] is not None
 
 
-def known_names(options: SharedOptions) -> KnownNames:
-    """What may be named in the directory of ``options``, with its settings."""
+def known_names(options: RunOptions) -> KnownNames:
+    """What may be named in the directory of ``options``, with its settings; warns of those."""
     from agentcli.app.known_names import KnownNames
 
-    return KnownNames(settings_in_force(options)[0], working_directory(options.cd))
+    settings, notices = settings_in_force(options)
+    for notice in () if options.quiet else notices:
+        write_error_line(f"warning: {notice}")
+    return KnownNames(settings, working_directory(options.cd))
 
 
 def session_options(

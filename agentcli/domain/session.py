@@ -17,6 +17,15 @@ AFTER_ALL = float("inf"), ""
 """A time and an id that come after those of every session."""
 
 
+def session_id_at(milliseconds: int, noise: bytes) -> str:
+    """A UUID of version 7: sorts by time of creation (RFC 9562, 5.7). ``noise``: 10 bytes."""
+    value = (milliseconds & (1 << 48) - 1) << 80 | int.from_bytes(noise[:10])
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
 class SessionStatus(StrEnum):
     """How the last turn stands. ``RUNNING`` with a dead owner is reported as ``CRASHED``.
 

@@ -27,6 +27,7 @@ from agentcli.fleet.engine import Engine, LocalEngine, TaskCall, TaskResult
 from agentcli.fleet.limits import Bucket, Purse, Share
 from agentcli.fleet.results import BatchState, Journal, TaskStanding
 from agentcli.fleet.tasks import BatchTask
+from agentcli.ui.wording import plural
 
 __all__ = ["Batch", "BatchEnd", "BatchPlan", "BatchView", "Engine", "Journal", "LocalEngine"]
 Follow = Callable[[str, Mapping[str, Any]], Sequence[BatchTask]]
@@ -268,15 +269,17 @@ class Batch:
     def _tell_of_changes(self, own: set[str]) -> None:
         known = self._journal.tasks
         if gone := len(known.keys() - own):
-            self._view.says(f"{_tasks(gone)} of earlier starts not in TASKS any more: left out")
+            what = f"{plural(gone, 'task')} of earlier starts"
+            self._view.says(f"{what} not in TASKS any more: left out")
         changed = [
             task.id
             for task in self._plan.tasks
             if task.id in known and known[task.id].content not in {"", task.content}
         ]
         if changed:
-            what = f"{_tasks(len(changed))} changed since the start of that id ({changed[0]})"
-            self._view.says(f"{what}: what was begun stays as it was; give a new id to run again")
+            what = f"{plural(len(changed), 'task')} changed since the start of that id"
+            advice = "what was begun stays as it was; give a new id to run again"
+            self._view.says(f"{what} ({changed[0]}): {advice}")
 
     def _end(self) -> BatchEnd:
         none = TaskStanding()
@@ -505,7 +508,3 @@ def _is_begun(known: TaskStanding) -> bool:
 
 def _words(result: TaskResult) -> str:
     return str(result.end.get("result") or result.problem)
-
-
-def _tasks(count: int) -> str:
-    return "1 task" if count == 1 else f"{count} tasks"

@@ -91,11 +91,6 @@ class Purse:
         """What no task has spent or holds."""
         return (self.budget_usd or 0.0) - self.spent_usd - sum(self._held.values())
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is left, and nothing can come back."""
-        return self.budget_usd is not None and not self._held and self.left_usd <= 0
-
     def take(self, task_id: str, places: int) -> Share | None:
         """A share for a task, of which ``places`` may start; ``None``: not before one has ended."""
         left, dearest = self.left_usd, self._dearest_usd

@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -128,15 +129,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def _as_plain(call: TaskCall) -> Mapping[str, Any]:
-    return {
-        "session_id": call.session_id,
-        "prompt": call.prompt,
-        "cwd": str(call.cwd),
-        "arguments": list(call.arguments),
-        "schema": call.schema,
-        "timeout_s": call.timeout_s,
-        "is_data": call.is_data,
-    }
+    return {**asdict(call), "cwd": str(call.cwd)}
 
 
 def _run_here(plain: Mapping[str, Any], environment: Mapping[str, str]) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from agentcli.domain.errors import PersistenceError, UsageError
+from agentcli.domain.session import session_id_at
 from agentcli.domain.values import mutable
 from agentcli.ui.sanitize import safe_json
 
@@ -35,7 +36,6 @@ SESSIONS = "sessions"
 """The folder beside the report with a page for each session that it links to."""
 FORMAT = "agentcli-batch/1"
 _HEAD = f'{{"format": "{FORMAT}"'.encode()
-_NOISE_BYTES = 10
 _TEMPORARY = re.compile(r"\.[\w.-]+\.(?:jsonl|json|html)\.[0-9]+")
 _UNFIT = re.compile(r"[^a-z0-9-]+")
 _SLUG_CHARS = 40
@@ -129,13 +129,10 @@ class Journal:
         self._file.close()
 
     def session_of(self, task_id: str) -> str:
-        """The id of the session that the task has or is to get: a UUID of version 7 (RFC 9562)."""
+        """The id of the session that the task has or is to get."""
         afresh = self.tasks[task_id].afresh if task_id in self.tasks else 0
         name = json.dumps([self.batch, task_id, afresh]).encode()
-        noise = int.from_bytes(hashlib.sha256(name).digest()[:_NOISE_BYTES])
-        value = (self._created_ms & (1 << 48) - 1) << 80 | noise
-        value = value & ~(0xF << 76) | 0x7 << 76
-        return str(uuid.UUID(int=value & ~(0x3 << 62) | 0x2 << 62))
+        return session_id_at(self._created_ms, hashlib.sha256(name).digest())
 
     def worktree_of(self, task_id: str) -> str:
         """The name of the task's worktree, which is one of a branch, too."""

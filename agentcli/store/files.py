@@ -35,6 +35,7 @@ from agentcli.domain.session import (
     NewestUnreadable,
     SessionInfo,
     SessionStatus,
+    session_id_at,
 )
 from agentcli.store import disk, reads, seals
 from agentcli.store.catalogue.catalogue import (
@@ -96,15 +97,6 @@ def _below(ids: Collection[str], parents: Mapping[str, str]) -> set[str]:
     while level := {name for name in parents.keys() - seen if parents[name] in level}:
         seen = seen | level
     return seen.difference(ids)
-
-
-def session_id_at(milliseconds: int, noise: bytes) -> str:
-    """A UUID of version 7: sorts by time of creation (RFC 9562, 5.7). ``noise``: 10 bytes."""
-    value = (milliseconds & (1 << 48) - 1) << 80 | int.from_bytes(noise[:10])
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 class SessionFiles:

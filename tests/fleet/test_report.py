@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,14 +57,21 @@ def test_lines_and_the_table_have_no_sequences_of_a_task(task: BatchTask) -> Non
     assert "\x1b]0" not in stream.getvalue() and "\x1b[2J" not in stream.getvalue()
 
 
+def table_in(window: str, total: int, monkeypatch: pytest.MonkeyPatch) -> tuple[LiveTable, Any]:
+    """A table in a window of so many columns and lines, and what it writes to."""
+    columns, lines = window.split("x")
+    for name, value in {"COLUMNS": columns, "LINES": lines, "TTY_COMPATIBLE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    return LiveTable(stream, total, {"NO_COLOR": "1"}), stream
+
+
 @pytest.mark.spec("UI-1", "SCALE-2")
 def test_in_a_narrow_window_the_table_shows_whole_names_and_the_cost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in {"COLUMNS": "40", "LINES": "20", "TTY_COMPATIBLE": "1"}.items():
-        monkeypatch.setenv(name, value)
-    stream = io.StringIO()
-    with LiveTable(stream, 8, {"NO_COLOR": "1"}) as table:
+    table, stream = table_in("40x20", 8, monkeypatch)
+    with table:
         table.counts = {"done": 3, "running": 3, "pending": 2}
         table.spent_usd = 12.5
         table.started("fix-module-number-1", "say what it does")
@@ -77,10 +85,8 @@ def test_in_a_narrow_window_the_table_shows_whole_names_and_the_cost(
 def test_the_table_names_what_waits_below_what_runs_as_far_as_there_is_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in {"COLUMNS": "70", "LINES": "8", "TTY_COMPATIBLE": "1"}.items():
-        monkeypatch.setenv(name, value)
-    stream = io.StringIO()
-    with LiveTable(stream, 1, {"NO_COLOR": "1"}) as table:
+    table, stream = table_in("70x8", 1, monkeypatch)
+    with table:
         table.started("find-1", "look for it")
         table.waiting = [(f"step{n}", "after find\x1b[2J") for n in range(6)]
         table.refresh()

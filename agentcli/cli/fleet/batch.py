@@ -24,7 +24,7 @@ from agentcli.cli.options import (
     take_over,
 )
 from agentcli.cli.redacting import exported
-from agentcli.cli.session_request import known_names, settings_in_force
+from agentcli.cli.session_request import known_names
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, Journal, LocalEngine
@@ -102,8 +102,8 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
         ),
     ] = "local"
 
-    def batch_plan(self, tasks: Sequence[BatchTask]) -> BatchPlan:
-        """What is to be done with ``tasks``; raises ``UsageError`` for what is not valid."""
+    def batch_plan(self, default_model: str | None) -> BatchPlan:
+        """What is to be done with each task; raises ``UsageError`` for what is not valid."""
         choice("--format", self.format, FORMATS)
         choice("--engine", self.engine, ENGINES)
         jobs = number("--jobs", self.jobs, int)
@@ -111,11 +111,8 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
         if not 1 <= jobs <= MOST_JOBS:
             raise UsageError(f"--jobs {jobs} is not valid", f"give a number from 1 to {MOST_JOBS}")
         common = checked(self)
-        settings, notices = settings_in_force(common)
-        for notice in () if self.quiet else notices:
-            write_error_line(f"warning: {notice}")
         return BatchPlan(
-            tasks,
+            (),
             jobs,
             (*in_words(common, _PASSED_ON), *_with_paths(self)),
             model=self.model,
@@ -125,8 +122,15 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
             worktrees=self.worktree,
             schema=_schema_of(self),
             retry_failed=self.retry_failed,
-            default_model=settings.model or "",
+            default_model=default_model or "",
         )
+
+    def directory(self, default: str) -> Path:
+        """Where results go."""
+        if self.output is not None and not self.output.strip():
+            raise UsageError("--output is empty", "name a directory, for example -o out")
+        named = Path(default) if self.output is None else Path(self.output).expanduser()
+        return named.absolute()
 
     def budget_usd(self) -> float | None:
         """What all tasks together may cost."""
@@ -190,9 +194,9 @@ def batch(options: BatchOptions) -> int:
     shard = None if options.shard is None else Shard.parse(options.shard)
     if options.prompt is not None:
         check_template(options.prompt)
-    plan = options.batch_plan(())
-    directory = _directory(options, name, shard)
     known = known_names(checked(options))
+    plan = options.batch_plan(known.settings.model)
+    directory = _directory(options, name, shard)
     say = _nothing if options.quiet else write_error_line
     named = (options.prompt, options.cwd_field)
     mode = str(known.settings.permission_mode)
@@ -224,7 +228,7 @@ def _merge(options: BatchOptions) -> int:
         raise UsageError("batch merge needs a directory for results", "add -o DIR")
     if not options.tasks[1:]:
         raise UsageError("batch merge needs the directories of all shards", "name them")
-    into = Path(options.output).expanduser().absolute()
+    into = options.directory("")
     shards = [Path(text).expanduser() for text in options.tasks[1:]]
     merged = merge_shards(shards, into, session_page, exported)
     _print(merged.end, into, merge_advice(merged), options)
@@ -273,14 +277,10 @@ def _with_paths(options: ManyOptions) -> Iterator[str]:
 
 
 def _directory(options: BatchOptions, tasks: str, shard: Shard | None) -> Path:
-    if options.output is not None:
-        if not options.output.strip():
-            raise UsageError("--output is empty", "name a directory, for example -o out")
-        return Path(options.output).expanduser().absolute()
-    if tasks == "-":
+    if options.output is None and tasks == "-":
         raise UsageError("tasks from stdin need a directory for results", "add -o DIR")
     part = "" if shard is None else f".shard-{shard.number}-of-{shard.count}"
-    return Path.cwd() / f"{Path(tasks).stem}{part}.batch"
+    return options.directory(f"{Path(tasks).stem}{part}.batch")
 
 
 def _name(tasks: str) -> str:

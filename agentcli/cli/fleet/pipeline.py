@@ -83,11 +83,10 @@ def run_pipeline(options: PipelineRunOptions) -> int:
     """Run the steps; returns the exit code."""
     from agentcli.fleet.pipeline.progress import PipelineProgress, PipelineTasks
 
-    plan = options.batch_plan(())
     place = _StartPlace(options)
+    plan = options.batch_plan(place.names.settings.model)
     pipeline = options.pipeline(place.problem)
-    directory = Path(options.output or f"{Path(options.file).stem}.pipeline").expanduser()
-    directory = directory.absolute()
+    directory = options.directory(f"{Path(options.file).stem}.pipeline")
     journal = Journal.open(directory)
 
     def say(text: str) -> None:
@@ -123,8 +122,8 @@ class _StartPlace:
     def __init__(self, options: PipelineRunOptions) -> None:
         from agentcli.fleet.pipeline.progress import StepLimits
 
-        self._names = known_names(checked(options))
-        settings = self._names.settings
+        self.names = known_names(checked(options))
+        settings = self.names.settings
         self._folder = Path(options.file).expanduser().absolute().parent
         real = Path(options.file).expanduser().resolve().parent
         is_free = options.trust or is_trusted(settings, real)
@@ -132,7 +131,7 @@ class _StartPlace:
         self._may_leave = is_free or settings.permission_mode == "yolo"
         model = options.model
         self.limits = StepLimits(
-            Path.cwd(), is_free, lambda name: self._names.prompt_room(name or model)
+            Path.cwd(), is_free, lambda name: self.names.prompt_room(name or model)
         )
 
     def problem(self, key: str, value: str) -> str:
@@ -147,7 +146,7 @@ class _StartPlace:
             except CannotRun as error:
                 return str(error) if self._is_here else ""
         elif (self._is_here or key == "allow_tools") and (
-            problem := self._names.problem(key, value)
+            problem := self.names.problem(key, value)
         ):
             return problem
         if (key == "allow_tools" or value == "yolo") and not self._may_leave:

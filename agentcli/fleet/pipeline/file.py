@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -193,9 +193,8 @@ def read_pipeline(
     except RecursionError:
         raise _wrong(path, ["nested too deeply"]) from None
     plain = json.loads(json.dumps(raw, default=str))
-    return _PipelineReading(path, text, plain, check or (lambda _key, _value: "")).pipeline(
-        given or {}
-    )
+    reading = _PipelineReading(path, text, plain, check or (lambda _key, _value: ""))
+    return reading.pipeline(given or {})
 
 
 def _text_of(path: Path) -> str:
@@ -390,23 +389,18 @@ class _PipelineReading:
         if each and item and not item.may_be("array"):
             kinds = " or ".join(sorted(item.types()))
             self._say((*where, "for_each"), f"is no list: {_shown(each)} is {kinds}")
-        shapes: dict[Reference, ValueShape] = {}
+        referred = [] if each is None else [*references(each)]
         for key, expressions in (
             ("prompt", _of_template(prompt)),
             ("cwd", _of_template(cwd)),
             ("when", [] if when is None else [when]),
         ):
             for expression in expressions:
-                known = self._shapes(name, key, references(expression), item)
+                used = [*references(expression)]
+                known = self._shapes(name, key, used, item)
                 for problem in problems(expression, known):
                     self._say((*where, key), problem)
-                shapes |= known
-        referred = [
-            reference
-            for expression in (*_of_template(prompt), *_of_template(cwd), each, when)
-            if expression is not None
-            for reference in references(expression)
-        ]
+                referred += used
         needs = self._needs(name, keys.needs, referred)
         self._check_run(name, run, own, has_cwd=cwd is not None)
         definition = keys.model_dump(exclude_unset=True, by_alias=True) | run
@@ -487,7 +481,7 @@ class _PipelineReading:
     # --- what is referred to ---
 
     def _shapes(
-        self, step: str, key: str, found: Iterator[Reference], items: ValueShape | None = None
+        self, step: str, key: str, found: Iterable[Reference], items: ValueShape | None = None
     ) -> dict[Reference, ValueShape]:
         """The shape of each reference; what leads nowhere is a mistake and may be anything."""
         known: dict[Reference, ValueShape] = {}

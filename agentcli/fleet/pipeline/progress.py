@@ -3,7 +3,7 @@
 Law: nothing else decides. A pipeline that is begun again with the same results stands where it
 stood; a task is known by all that it was made of (``StepTask.key``), so that a step that was
 changed, or whose inputs were, is another task, and so is all that needs it. Limits (``retry``,
-``timeout_s``, ``max_budget_usd``) are no part of that: who raises one wants to go on; nor is the
+``timeout_s``, ``max_budget_usd``) are no part of that: raising one is to go on; nor is the
 list of ``for_each``: what was added to it runs, the rest does not run again.
 """
 
@@ -170,17 +170,15 @@ class PipelineProgress:
             for name, state in needed.items()
             if state != "done" and name not in step.watches
         }
-        for name, state in missing.items():
-            standing.state = "skipped" if state == "skipped" else "blocked"
-            verb = "was" if state in {"skipped", "blocked"} else ""
-            standing.reason = f"{name} {verb} {state}".replace("  ", " ")
-            if standing.state == "blocked":
-                return
         if missing:
+            name = next((each for each in missing if missing[each] != "skipped"), [*missing][-1])
+            was = "" if missing[name] == "failed" else "was "
+            standing.state = "skipped" if missing[name] == "skipped" else "blocked"
+            standing.reason = f"{name} {was}{missing[name]}"
             return
         values = self._values(step)
-        is_decided = step.when is not None and not _is_per_item(step.when)
-        if is_decided and not value_of(step.when or Literal(value=True), values):
+        when = step.when
+        if when is not None and not _is_per_item(when) and not value_of(when, values):
             standing.state, standing.reason = "skipped", "its condition does not hold"
             return
         try:

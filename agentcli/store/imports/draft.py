@@ -27,8 +27,8 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
+from agentcli.domain.session import session_id_at
 from agentcli.domain.values import frozen, mutable
-from agentcli.store.files import session_id_at
 from agentcli.store.imports.reading import LeftOut, Record, Source
 
 
