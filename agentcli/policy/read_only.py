@@ -90,6 +90,10 @@ _MAX_CALLS = 500
 _TOP_LEVEL = "git rev-parse --show-toplevel"
 _GIVEN = "./given"
 _IFS = re.compile(r"IFS=(?:[^$`\s\"'\\]{0,8}|\"[^$`\"\\]{0,8}\"|\$?'[^']{0,8}')")  # of "read" alone
+# how it is shown, and no more: locale(7), tzset(3), environ(7), git(1)
+_SHOWN_BY = re.compile(
+    r"(?:LC_[A-Z]+|LANG|TZ|NO_COLOR|FORCE_COLOR|COLUMNS|TERM)=[A-Za-z0-9_][\w/.+-]*|(?:GIT_)?PAGER=cat"
+)
 _PRINTS_OTHERS = frozenset({"-printf", "-ls"})
 SEARCHES = re.compile(r"grep|find|ls-files|\b(?:rg|ag|ack|fd|ls|diff)\b")
 """A command without any of these is no search."""
@@ -203,8 +207,8 @@ class _Reader:
 
     def only_reads(self, command: SimpleCommand) -> bool:
         """Whether one command does, whatever the variables of loops stand for."""
-        sets_ifs = self.contained and command.words[:1] == ("read",)
-        if not (sets_ifs and all(map(_IFS.fullmatch, command.assignments))) and command.assignments:
+        is_known = _IFS.fullmatch if command.words[:1] == ("read",) else _SHOWN_BY.fullmatch
+        if command.assignments and not (self.contained and all(map(is_known, command.assignments))):
             return False
         if not command.words or not all(map(self._harmless, command.redirections)):
             return False

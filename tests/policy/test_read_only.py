@@ -300,7 +300,7 @@ def test_everyday_looks_are_read_only_without_a_sandbox(command: str, workspace:
 CONTAINED_LOOKS = [
     "git status -sb", "git --no-pager diff HEAD~1 --stat", "git log --oneline --graph -5",
     "git show HEAD:a.txt", "git branch -a", "git branch --list 'x*'", "git stash list", "git tag -l",
-    "git grep -n foo", "git blame a.txt", "git reflog", "git remote -v", "git config --get user.name", "git config user.name",
+    "git grep -n foo", "git blame a.txt", "git reflog", "git remote -v", "git config --get user.name", "git config user.name", "GIT_PAGER=cat git log", "LC_ALL=C sort a.txt | TZ=UTC uniq",
     "git -C sub log", "git ls-files | xargs wc -l", "git ls-files -o --exclude-standard", "env", "git log -Sfoo -p",
     "git log --pretty=format:'%h %s' | head", "git diff main...HEAD -- sub", "git rev-parse --abbrev-ref HEAD", "cd sub && git status", "(cd sub && ls)",
     "echo $HOME", 'echo "$USER is $(whoami)"', "yarn --version", "go version", "rustc -V", "pip list",
@@ -347,7 +347,7 @@ NEVER = [
     "echo ${x=y}", "echo ${!x}", "echo ${x@P}", "echo ${x[$(ls)]}", "echo $((x=1))", "((PATH=1))",
     "echo $((a[$(ls)]))", "echo $[1+1]", "[[ -v a[$(ls)] ]]", "test -v 'a[$(ls)]'", "[[ $x -eq 1 ]]",
     "unset 'a[$(ls)]'", "declare x=1", "let x=1", "wait -n -p PATH", "coproc ls", "exec ls",
-    "hash -p ./x ls", "enable -f ./x.so x", "trap ls EXIT", "PROMPT_COMMAND=ls", "GLOBIGNORE=x ls",
+    "hash -p ./x ls", "enable -f ./x.so x", "trap ls EXIT", "PROMPT_COMMAND=ls", "GLOBIGNORE=x ls", "PAGER=./x git log", "LC_ALL=$(x) ls", "LC_ALL=C",
     "cat <<< $(touch x)", "select PATH in .; do ls; done", "alias ls=rm", "f() { rm x; }; f",
     "ls {PATH}</dev/null", "export PATH=.", "local x", "readonly x", "source a.txt", "eval ls",
     # the directory above, in shells where such a pattern finds it
