@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -125,3 +125,19 @@ async def uninterruptible(
     if cancelled is not None:
         raise cancelled
     return result
+
+
+async def unless_cancelled(work: Awaitable[T], token: CancelToken) -> T | None:
+    """What ``work`` returns; ``None``, and it is stopped, once ``token`` is set before that."""
+    task = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(token.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        stopped.cancel()
+        if not task.done():
+            task.cancel()
+        await uninterruptible(asyncio.wait({task, stopped}))
+        if not task.cancelled():
+            task.exception()

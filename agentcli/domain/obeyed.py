@@ -1,7 +1,7 @@
 """Files of a project that other programs run or obey when it is entered or opened (SEC-17).
 
 Shells, editors, version control and other agents take programs from them; git's own are told by its
-configuration. Law: names are compared in lower case, and judged alike whoever writes them. What
+configuration. Law: names are compared in lower case, and judged alike for all who write. What
 compilers, test runners and package managers obey is the project itself, and is not listed.
 """
 

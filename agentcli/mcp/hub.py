@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from agentcli.domain.cancel import CancelToken, uninterruptible
+from agentcli.domain.cancel import CancelToken, uninterruptible, unless_cancelled
 from agentcli.domain.errors import TurnCancelled
 from agentcli.domain.extensions.mcp import (
     LoginRequired,
@@ -249,7 +249,7 @@ class ServerHub:
             return False
         async with self._login_lock:
             if link.logins == before and name not in self._declined:
-                if await _until(self._log_in(link.server), cancel):
+                if await unless_cancelled(self._log_in(link.server), cancel):
                     link.logins += 1
                     await self._stop(link)
                 elif not cancel.cancelled:
@@ -268,7 +268,7 @@ class ServerHub:
             if cancel.cancelled:
                 return None
             try:
-                return await _until(ask(client), cancel)
+                return await unless_cancelled(ask(client), cancel)
             except SessionLost:
                 await self._stop(link)
                 if attempt:
@@ -295,7 +295,7 @@ class ServerHub:
             raise McpError(f"the MCP server {link.server.name} has been ended")
         if not link.ready.is_set():
             progress(f"Waiting for the MCP server {link.server.name} to start…\n")
-            await _until(link.ready.wait(), cancel)
+            await unless_cancelled(link.ready.wait(), cancel)
         if link.client is not None:
             return link.client
         if cancel.cancelled:
@@ -402,19 +402,3 @@ class ServerHub:
 async def _joined(tasks: Sequence[asyncio.Task[None]]) -> None:
     if tasks:
         await asyncio.wait(tasks)
-
-
-async def _until(work: Awaitable[T], cancel: CancelToken) -> T | None:
-    """What ``work`` returns; ``None``, and it is cancelled, once ``cancel`` is set before that."""
-    task = asyncio.ensure_future(work)
-    stopped = asyncio.ensure_future(cancel.wait())
-    try:
-        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        stopped.cancel()
-        if not task.done():
-            task.cancel()
-        await uninterruptible(_joined((task, stopped)))  # type: ignore[arg-type]  # of any result
-        if not task.cancelled():
-            task.exception()

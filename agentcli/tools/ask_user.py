@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from agentcli.domain.cancel import unless_cancelled
 from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool, one_line
@@ -54,25 +54,12 @@ class AskTool(BaseTool[AskArguments]):
 
     async def run(self, args: AskArguments, ctx: AskContext) -> ToolOutput:
         """The answer."""
-        answer = await _answer_or_cancel(args, ctx)
+        answer = await unless_cancelled(ctx.ask.ask(args.question, args.options), ctx.cancel)
         if answer is None:
             return ToolOutput.cancelled("The question was not answered.")
         if not answer.strip():
             return ToolOutput.text("(the user gave an empty answer)", summary="no answer")
         return ToolOutput.text(answer, summary=one_line(answer, 80))
-
-
-async def _answer_or_cancel(args: AskArguments, ctx: AskContext) -> str | None:
-    """The answer, or ``None`` when the token was set first."""
-    asking = asyncio.ensure_future(ctx.ask.ask(args.question, args.options))
-    cancelled = asyncio.ensure_future(ctx.cancel.wait())
-    try:
-        await asyncio.wait({asking, cancelled}, return_when=asyncio.FIRST_COMPLETED)
-        return asking.result() if asking.done() else None
-    finally:
-        for task in (asking, cancelled):
-            task.cancel()
-        await asyncio.gather(asking, cancelled, return_exceptions=True)
 
 
 TOOL = AskTool()

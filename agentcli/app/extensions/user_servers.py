@@ -7,17 +7,17 @@ names the servers does not change within one (MCP-4).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.extensions.logins import ServerLogins, open_browser
 from agentcli.app.extensions.servers import root_of, switch
+from agentcli.domain.cancel import CancelToken, unless_cancelled
 from agentcli.domain.errors import UsageError
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
-    from agentcli.domain.cancel import CancelToken
     from agentcli.mcp.servers import McpServer
 
 
@@ -60,20 +60,8 @@ class UserServers:
             show(f"{'Go on in the browser' if is_shown else 'Open in a browser'}: {url}")
             return ""
 
-        return await _until(self._logins.log_in(self.named(name), browse), cancel)
+        return await unless_cancelled(self._logins.log_in(self.named(name), browse), cancel)
 
     async def log_out(self, name: str) -> bool:
         """Forget the login; false when there was none."""
         return await asyncio.to_thread(self._logins.log_out, self.named(name))
-
-
-async def _until(work: Awaitable[str], cancel: CancelToken) -> str | None:
-    task = asyncio.ensure_future(work)
-    stopped = asyncio.ensure_future(cancel.wait())
-    try:
-        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        for each in (task, stopped):
-            each.cancel()
-        await asyncio.wait({task, stopped})
