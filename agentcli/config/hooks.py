@@ -62,6 +62,7 @@ _JS_OWN = frozenset(
 _OTHER = re.compile(r"\.(?:rb|pl|php|lua|r|tcl|exs)", re.IGNORECASE)
 _LOADS = re.compile(r"\b(?:require\w*|load\w*|include\w*|use\s+lib|do|dofile|source)\b")
 _PYTHON = re.compile(r"\b(?:python|pypy)[\d.]*(?:\s|$)")
+_PYTHON_FILE = re.compile(r"[\w-]+\.pyw?\b")
 _PYTHON_TEXT = re.compile(r"\b(?:python|pypy)[\d.]*(?:[ \t]+-\w+)*[ \t]+(?:-\w*[cm]\b|-(?!\w)|<<)")
 _MODULE = re.compile(r"\b(?:python|pypy)[\d.]*(?:[ \t]+-\w+)*[ \t]+-\w*m[ \t]*([\w.]+)")
 _MAX_SCRIPT_BYTES = 200_000
@@ -206,6 +207,8 @@ def finds_modules(hook: HookConfig, root: Path, cwd: Path) -> tuple[bool, bool]:
     beside = [each for each in scripts if _takes_from_beside(each)]
     texts = (command, *(_text_of(each) for each in scripts if not _is_python(each)))
     needs_path = any(map(_is_python, beside)) or any(_names_module(each, top) for each in texts)
+    seen = {each.name for each in scripts}
+    needs_path |= any(name not in seen for each in texts for name in _PYTHON_FILE.findall(each))
     is_open = any(_is_below(str(each), top) and not _is_protected(each, top) for each in beside)
     runs_python = any(map(_is_python, scripts)) or any(map(_PYTHON.search, texts))
     is_open |= needs_path and any(map(_PYTHON_TEXT.search, texts))
@@ -213,7 +216,8 @@ def finds_modules(hook: HookConfig, root: Path, cwd: Path) -> tuple[bool, bool]:
 
 
 def _is_python(script: Path) -> bool:
-    return script.suffix in {".py", ".pyw"} or "python" in _text_of(script)[:100].partition("\n")[0]
+    is_named = script.suffix in {".py", ".pyw"}
+    return is_named or bool(re.match(r"#!.*\b(?:python|pypy)", _text_of(script)))
 
 
 def _takes_from_beside(script: Path) -> bool:

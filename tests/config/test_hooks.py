@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.config.hooks import may_run_from, run_the_directory, scripts_of
+from agentcli.config.hooks import finds_modules, may_run_from, run_the_directory, scripts_of
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
@@ -293,3 +293,36 @@ def test_a_program_that_a_version_manager_chooses_by_the_directory(
 def test_a_script_that_has_a_build_file_obeyed(tmp_path: Path, script: str, runs: bool) -> None:
     (tmp_path / "x.sh").write_text(script)
     assert run_the_directory([tmp_path / "x.sh"]) is runs
+
+
+@pytest.mark.spec("SEC-2", "SEC-17")
+@pytest.mark.parametrize(
+    ("command", "files", "is_safe", "is_open"),
+    [
+        ("python3 tools/x.py", {"tools/x.py": "import json"}, True, False),
+        ("python3 tools/x.py", {"tools/x.py": "import y", "tools/y.py": ""}, False, True),
+        ("python3 tools/x.py", {"tools/x.py": "import sys\nsys.path.insert(0, 'a')"}, False, True),
+        ("python3 .agents/x.py", {".agents/x.py": "import y", ".agents/y.py": ""}, False, False),
+        (
+            "sh .agents/x.sh",
+            {".agents/x.sh": "python3 -c 1; .agents/x.py", ".agents/x.py": "from .y import z"},
+            False,
+            True,
+        ),
+        ("sh tools/x.sh", {"tools/x.sh": "python3 -c 'import json'"}, True, False),
+        ("sh tools/x.sh", {"tools/x.sh": "python3 $HERE/../lib/z.py"}, False, False),
+        ("sh tools/x.sh", {"tools/x.sh": "python3 -m tools.y", "tools/y.py": ""}, False, True),
+        ("sh tools/x.sh", {"tools/x.sh": "python3 -m json.tool"}, True, False),
+        ("node x.js", {"x.js": "require('fs'); import p from 'node:path'"}, False, False),
+        ("node x.js", {"x.js": "require('lodash')"}, False, True),
+        ("jq .", {}, False, False),
+    ],
+)
+def test_where_the_programs_of_a_hook_look_for_modules(
+    tmp_path: Path, command: str, files: dict[str, str], is_safe: bool, is_open: bool
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    hook = HookConfig(HookEvent.STOP, command)
+    assert finds_modules(hook, tmp_path, tmp_path) == (is_safe, is_open)
