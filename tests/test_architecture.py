@@ -26,7 +26,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "domain": (set(), set()),
     "policy": ({"domain"}, {"tree_sitter", "tree_sitter_bash"}),
     "process": ({"domain"}, set()),
-    "wire": ({"domain"}, {"certifi", "httpcore", "httpx"}),
+    "wire": ({"domain"}, {"certifi", "h11", "httpcore", "httpx"}),
     "rpc": ({"domain"}, set()),
     "engine": ({"domain", "policy"}, {"cronsim", "json_repair"}),
     "tools": (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import field
-from enum import Enum, auto
+from enum import IntEnum, auto
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,7 +32,7 @@ CODE_INDENT = 4
 _RULE_MARKS = 3
 
 
-class LineKind(Enum):
+class LineKind(IntEnum):
     """What a line begins or is."""
 
     BLANK = auto()

@@ -27,7 +27,7 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.clean import read_json
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, causes_of
 from agentcli.domain.values import frozen
-from agentcli.wire.unpack import ACCEPTED, SLICE_BYTES, BadCoding, unpacker_for
+from agentcli.wire.unpack import ACCEPTED, SLICE_BYTES, BadCoding, join_chunks, unpacker_for
 
 if TYPE_CHECKING:
     import httpx
@@ -369,6 +369,7 @@ def _new_client(endpoint: Endpoint) -> httpx.AsyncClient:
     load_httpx()
     import httpx
 
+    join_chunks()
     timeout = httpx.Timeout(
         connect=CONNECT_TIMEOUT_S, read=None, write=WRITE_TIMEOUT_S, pool=POOL_TIMEOUT_S
     )

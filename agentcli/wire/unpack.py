@@ -1,14 +1,21 @@
-"""The body of an answer, unpacked within bounds, no matter who sent it (SEC-13).
+"""The body of an answer: its chunks, and what they unpack to within bounds (SEC-13).
 
 Law: a body has one content coding at most, of those that ``ACCEPTED`` asks for (RFC 9110, 8.4); it
 is unpacked slice by slice, so that nothing holds more than a slice of what the bytes would unpack
-to; beyond ``FREE_BYTES`` it may not unpack to more than ``MAX_RATIO`` times its size.
+to; beyond ``FREE_BYTES`` it may not unpack to more than ``MAX_RATIO`` times its size. Chunks that
+have come at once are one; what comes out is what h11 makes of them, byte for byte.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from h11 import Data, EndOfMessage
+    from h11._receivebuffer import ReceiveBuffer
 
 ACCEPTED = "gzip, deflate"
 SLICE_BYTES = 256 * 1024
@@ -84,3 +91,65 @@ class Unpacker:
         if before is not None and len(before + data) < len(b"\x78\x9c"):
             self._before = before + data
         return piece, self._zlib.unconsumed_tail
+
+
+# --- chunks -----------------------------------------------------------------------------------
+
+# A model's reply has a chunk for every few letters, and h11, httpcore and httpx do some twenty
+# calls for each: half of what reading a long reply costs.
+
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,20})[ \t]*\r\n")
+
+
+class JoiningReader:
+    """Reads a body of chunks as h11's own reader does, whole ones that have come at once as one.
+
+    What is no plain and complete chunk (https://www.rfc-editor.org/rfc/rfc9112#section-7.1) is read
+    by that one, also what is wrong.
+    """
+
+    def __init__(self) -> None:
+        from h11._readers import ChunkedReader
+
+        self._reader = ChunkedReader()
+
+    def __call__(self, buf: ReceiveBuffer) -> Data | EndOfMessage | None:
+        """An event, or ``None`` when more has to come first."""
+        from h11 import Data
+
+        state = vars(self._reader)  # h11 has no hook for this
+        came, footer, parts = bytes(buf), state["_bytes_to_discard"], []
+        is_between = not (state["_bytes_in_chunk"] or state["_reading_trailer"])
+        at = len(footer) if is_between and came.startswith(footer) else len(came)
+        while (head := _CHUNK.match(came, at)) is not None:
+            end = head.end() + int(head[1], 16)
+            if end == head.end() or came[end : end + 2] != b"\r\n":
+                break
+            parts.append(came[head.end() : end])
+            at = end + 2
+        if not parts:
+            return self._reader(buf)
+        buf.maybe_extract_at_most(at)
+        state["_bytes_to_discard"] = b""
+        return Data(data=b"".join(parts), chunk_start=True, chunk_end=True)
+
+    def read_eof(self) -> NoReturn:
+        """The connection has ended too early."""
+        self._reader.read_eof()
+
+
+_AS_IN_0_16 = {"_bytes_in_chunk": 0, "_bytes_to_discard": b"", "_reading_trailer": False}
+
+
+def join_chunks() -> bool:
+    """Have every connection read its chunks so; false where h11 is made in another way."""
+    try:
+        from h11 import SEND_BODY
+        from h11._readers import READERS, ChunkedReader
+    except ImportError:
+        return False
+    readers = READERS.get(SEND_BODY)
+    if not isinstance(readers, dict) or vars(ChunkedReader()) != _AS_IN_0_16:
+        return False
+    readers["chunked"] = JoiningReader
+    return True

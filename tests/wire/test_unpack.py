@@ -1,17 +1,33 @@
-"""Bodies unpacked within bounds, whatever they would unpack to."""
+"""Bodies unpacked within bounds, whatever they would unpack to; chunks joined that came at once."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import tracemalloc
 import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import h11
 import pytest
+from h11._readers import READERS, ChunkedReader
+from h11._receivebuffer import ReceiveBuffer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.wire.http import Endpoint, HttpClient, fetch
-from agentcli.wire.unpack import FREE_BYTES, SLICE_BYTES, BadCoding, Unpacker, unpacker_for
+from agentcli.wire.unpack import (
+    FREE_BYTES,
+    SLICE_BYTES,
+    BadCoding,
+    JoiningReader,
+    Unpacker,
+    join_chunks,
+    unpacker_for,
+)
 from tests.security.hostile_server import JSON, STREAM, bomb, hostile
 
 TEXT = b"data: {}\n\n" * 1000
@@ -111,3 +127,61 @@ def test_what_is_asked_for_is_what_is_accepted() -> None:
     with hostile(lambda: [body], headers=JSON + b"content-encoding: gzip\r\n") as server:
         assert fetch(Endpoint("test", server.url), {}, timeout_s=5) == b'{"data": []}'
         assert b"accept-encoding: gzip, deflate" in server.heads[0].lower()
+
+
+# --- chunks -----------------------------------------------------------------------------------
+
+JOINED = pytest.mark.skipif(not join_chunks(), reason="an h11 that is made in another way")
+CHUNK = st.builds(
+    lambda data, end, foot: b"%x%b\r\n%b%b" % (len(data), end, data, foot),
+    st.binary(min_size=1, max_size=20),
+    st.sampled_from([b"", b"", b"", b" ", b";a=b", b"\t"]),
+    st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\r\n", b"\r\n", b"\n", b"xx"]),
+)
+END = st.sampled_from([b"0\r\n\r\n", b"0\r\nA: b\r\n\r\n", b"zz\r\n", b"", b"\r\n"])
+
+
+def read(
+    reader: Callable[[ReceiveBuffer], Any], pieces: Sequence[bytes]
+) -> tuple[bytes, object, list[int]]:
+    """The body, how it ended, and how much of it there was after each piece."""
+    buf, body, so_far = ReceiveBuffer(), b"", []
+    for piece in pieces:
+        buf += piece
+        while True:
+            try:
+                event = reader(buf)
+            except h11.LocalProtocolError:
+                return body, "error", so_far
+            if event is None:
+                break
+            if isinstance(event, h11.EndOfMessage):
+                return body, (list(event.headers), bytes(buf)), so_far
+            body += bytes(event.data)
+        so_far.append(len(body))
+    return body, bytes(buf), so_far
+
+
+@JOINED
+@given(st.lists(CHUNK, max_size=8), END, st.lists(st.integers(0, 300), max_size=12))
+@pytest.mark.spec("STR-1")
+def test_any_body_in_any_pieces_is_what_h11_makes_of_it(
+    chunks: list[bytes], end: bytes, cuts: list[int]
+) -> None:
+    whole = b"".join(chunks) + end
+    places = sorted({0, *(cut for cut in cuts if cut < len(whole)), len(whole)})
+    pieces = [whole[a:b] for a, b in itertools.pairwise(places)]
+    assert read(JoiningReader(), pieces) == read(ChunkedReader(), pieces)
+
+
+@JOINED
+@pytest.mark.spec("STR-1")
+def test_chunks_that_came_together_are_one_event() -> None:
+    made = READERS[h11.SEND_BODY]
+    assert isinstance(made, dict) and made["chunked"] is JoiningReader
+    reader, buf = JoiningReader(), ReceiveBuffer()
+    buf += b"5\r\nhello\r\n" * 100 + b"3\r\nha"
+    whole, begun = reader(buf), reader(buf)
+    assert isinstance(whole, h11.Data) and isinstance(begun, h11.Data)
+    assert (bytes(whole.data), bytes(begun.data)) == (b"hello" * 100, b"ha")
+    assert reader(buf) is None
