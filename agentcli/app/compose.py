@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from agentcli.domain.extensions.hooks import HookConfig
     from agentcli.domain.history import History
     from agentcli.domain.keeping import Store
-    from agentcli.domain.seams import Seams
+    from agentcli.domain.session import Seams
     from agentcli.domain.tool_ports import EditChecks, SubAgents
     from agentcli.domain.tools import FileKeeper
     from agentcli.extensions.hooks import SessionHooks
@@ -258,7 +259,7 @@ async def _build(
         ),
         documents=tuple(docs),
         later=later,
-        skills=tuple(skill.path for skill in extensions.skills),
+        skills=tuple(map(attrgetter("path"), extensions.skills)),
         toolbox=toolbox,
         policy=policy,
         workspace=workspace,

@@ -293,8 +293,7 @@ class SharedOptions(OptionSet):
         """The models to fall back on, in order; ``None`` when not given."""
         if self.fallback_model is None:
             return None
-        names = [name.strip() for text in self.fallback_model for name in text.split(",")]
-        return [name for name in names if name]
+        return list(filter(None, map(str.strip, ",".join(self.fallback_model).split(","))))
 
     def mode(self) -> "PermissionMode | None":
         """The permission mode asked for, or ``None``."""

@@ -89,14 +89,14 @@ KEYS: Mapping[str, Key] = {
     "effort": Key(
         KeyKind.TEXT,
         "How hard the model should think",
-        choices=tuple(str(e) for e in Effort),
+        choices=tuple(map(str, Effort)),
         shared=True,
     ),
     "permission_mode": Key(
         KeyKind.TEXT,
         "What runs without asking",
         str(PermissionMode.DEFAULT),
-        tuple(str(mode) for mode in PermissionMode),
+        tuple(map(str, PermissionMode)),
         shared=True,
     ),
     "sandbox": Key(

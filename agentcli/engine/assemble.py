@@ -181,14 +181,11 @@ class Assembler:
             return ThinkingPart(text, block.signature, block.redacted) if text or sealed else None
         cut = self._stop is StopReason.MAX_TOKENS and block in {self._touched, self._blocks[-1]}
         arguments, malformed = read_arguments(text, cut=cut)
-        return ToolCall(self._new_id(block.call_id), block.name, arguments, malformed)
-
-    def _new_id(self, proposed: str) -> str:
-        call_id = _BAD_IN_ID.sub("_", proposed)[:_ID_LENGTH]
+        call_id = _BAD_IN_ID.sub("_", block.call_id)[:_ID_LENGTH]
         if not call_id or call_id in self._taken:
             call_id = f"call_{os.urandom(16).hex()}"
         self._taken.add(call_id)
-        return call_id
+        return ToolCall(call_id, block.name, arguments, malformed)
 
 
 def read_arguments(text: str, *, cut: bool) -> tuple[dict[str, Any], str | None]:

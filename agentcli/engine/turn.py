@@ -24,6 +24,7 @@ import logging
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from os import urandom
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,7 @@ class Turn:
         self._requests = Requests(conversation, token, self._emit)
         self._identity = RunIdentity(parts.session_id, f"run_{urandom(8).hex()}", parts.parent_id)
         self._calls = ToolCalls(parts, conversation.history, token, self._emit, self._identity)
-        self._tools = frozenset(tool.name for tool in parts.toolbox.definitions)
+        self._tools = frozenset(map(attrgetter("name"), parts.toolbox.definitions))
         self._finishing: Finishing | None = None
         if parts.answer_check is not None or parts.max_answers_without_tools is not None:
             from agentcli.engine.finishing import Finishing

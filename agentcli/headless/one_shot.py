@@ -260,17 +260,15 @@ class OneShot:
         """What the session was opened for: one turn. What was piped in, nobody has said (MEM-2)."""
         words = " ".join(self._request.words).strip()
         with nullcontext() if words not in {"", "-"} else session.quoting():
-            return await self._one_turn(session, message, words)
-
-    async def _one_turn(self, session: Session, message: UserMessage | None, words: str) -> RunEnd:
-        if self._request.once and session.resumed is not None:
-            return await self._once_more(session, message)
-        if message is not None and message.parts[0] == TextPart(words) and words.startswith("/"):
-            return await self._answer(session, message, self._token)
-        if message is not None:
-            message = await with_attachments(message, self._request.words, self._cwd)
-            message = await session.with_resources(message, words, self._token)
-        return await self._turn(session, message, self._token)
+            if self._request.once and session.resumed is not None:
+                return await self._once_more(session, message)
+            calls = message is not None and message.parts[0] == TextPart(words)
+            if message is not None and calls and words.startswith("/"):
+                return await self._answer(session, message, self._token)
+            if message is not None:
+                message = await with_attachments(message, self._request.words, self._cwd)
+                message = await session.with_resources(message, words, self._token)
+            return await self._turn(session, message, self._token)
 
     async def _once_more(self, session: Session, message: UserMessage | None) -> RunEnd:
         """The run was begun before: what it came to, or else the rest of it."""

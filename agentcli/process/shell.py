@@ -97,7 +97,7 @@ class ShellState:
         try:
             cwd = None if value["cwd"] is None else _unpack(value["cwd"])
             variables = {str(name): _unpack(packed) for name, packed in value["set"].items()}
-            return cls(cwd, variables, tuple(str(name) for name in value["unset"]))
+            return cls(cwd, variables, tuple(map(str, value["unset"])))
         except (TypeError, KeyError, ValueError, AttributeError):
             return cls()
 
@@ -139,7 +139,9 @@ class ShellStates:
     def from_json(cls, value: Any) -> ShellStates:
         """What ``to_json`` made; anything else is a fresh start."""
         known = value if isinstance(value, dict) else {}
-        return cls(*(ShellState.from_json(known.get(domain)) for domain in ("inside", "outside")))
+        return cls(
+            ShellState.from_json(known.get("inside")), ShellState.from_json(known.get("outside"))
+        )
 
     def to_json(self) -> dict[str, Any]:
         """For the session file."""

@@ -229,7 +229,9 @@ def provider_config(
             f"provider {name!r} has the unknown kind {kind!r}", f"use one of: {kinds}"
         )
     prints_key = config.stored is not None and config.stored.place == COMMAND
-    base_url = config.base_url or _base_from(row, env)
+    base_url = config.base_url or env.get(row.base_env, "").strip()
+    if base_url and not config.base_url and row.base_env == "OLLAMA_HOST":
+        base_url = ollama_url(base_url)
     if not base_url:
         own_url = row.login_url if prints_key and row.login_url else row.base_url
         base_url = _with_variables(name, own_url, env) if "{" in own_url else own_url
@@ -332,11 +334,6 @@ def _asks_for_key(row: ProviderSpec, base_url: str) -> bool:
     if re.search(_BLANK, row.base_url):
         return row.needs_key and _is_own_host(base_url, row.base_url)
     return row.needs_key and urlsplit(base_url).hostname == urlsplit(row.base_url).hostname
-
-
-def _base_from(row: ProviderSpec, env: Mapping[str, str]) -> str:
-    value = env.get(row.base_env, "").strip() if row.base_env else ""
-    return ollama_url(value) if value and row.base_env == "OLLAMA_HOST" else value
 
 
 def ollama_url(value: str) -> str:

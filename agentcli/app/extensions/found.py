@@ -81,7 +81,7 @@ class SessionExtensions:
             "slash_commands": list(map(_NAME, self.commands)),
             "agents": list(self.agents),
             "skills": list(map(_NAME, self.skills)),
-            "mcp_servers": [each.name for each in self.servers if each.enabled],
+            "mcp_servers": list(map(_NAME, filter(attrgetter("enabled"), self.servers))),
         }
 
     def texts(self, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:

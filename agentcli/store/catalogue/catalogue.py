@@ -490,11 +490,18 @@ class Catalogue:
         await db.execute("PRAGMA journal_mode = WAL")
         await db.execute("BEGIN IMMEDIATE")
         found = await value(db, "PRAGMA user_version")
-        if found in {0, VERSION - 1}:
-            await (db.execute(_STAMPS) if found else _create_tables(db))
-            await db.execute(f"PRAGMA user_version = {VERSION}")
+        if found == 0:
+            for statement in _TABLES:
+                await db.execute(statement)
+            try:
+                await db.execute(_WORDS)
+            except sqlite3.OperationalError:  # SQLite was built without FTS5
+                await db.execute(_PLAIN_WORDS)
+        elif found == VERSION - 1:
+            await db.execute(_STAMPS)
         elif found != VERSION:
             raise Outdated(f"version {found}")
+        await db.execute(f"PRAGMA user_version = {VERSION}")
         await db.execute("COMMIT")
 
 
@@ -545,15 +552,6 @@ async def _best_places(db: Connection, query: str) -> dict[str, tuple[int, int]]
 def _query(words: Sequence[str]) -> str:
     """All of ``words``, the last one possibly unfinished, in the language of FTS5."""
     return " ".join('"' + word.replace('"', '""') + '"' for word in words) + "*"
-
-
-async def _create_tables(db: Connection) -> None:
-    for statement in _TABLES:
-        await db.execute(statement)
-    try:
-        await db.execute(_WORDS)
-    except sqlite3.OperationalError:  # SQLite was built without FTS5
-        await db.execute(_PLAIN_WORDS)
 
 
 async def _has_index(db: Connection) -> bool:
