@@ -22,12 +22,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
+from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
     from agentcli.domain.sandbox import Confined
@@ -51,7 +52,7 @@ _GUARD = str(Path(__file__).resolve().parent)
 _RUN_GUARD = "import os, sys; sys.path.append(sys.argv[1]); import guard; guard.main(); os._exit(0)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """What to run: the program's absolute path first.
 
@@ -72,7 +73,7 @@ class Command:
     unused: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunLimits:
     """What ends a command early. Once ``unlimited`` is done ``timeout_s`` holds no more.
 
@@ -95,7 +96,7 @@ class Ending(Enum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """How a command ended. ``returncode`` is negative for a signal, ``None`` when unknown.
 

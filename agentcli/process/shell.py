@@ -20,10 +20,11 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.values import frozen
 from agentcli.process.environment import may_pass, without_credentials
 
 PREFIX = "agentcli-"
@@ -70,7 +71,7 @@ _BASH_VARIABLES = (
 _SH_VARIABLES = "command -p env -0; "
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShellState:
     """Where the next shell starts. ``cwd`` of ``None`` is the session's own directory."""
 
@@ -125,7 +126,7 @@ class ShellState:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShellStates:
     """Where the next shell starts, inside the sandbox and outside of it.
 

@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -116,7 +116,7 @@ class BashArguments(Arguments):
         return command
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Start:
     """Where and with what a command starts."""
 
