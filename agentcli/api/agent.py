@@ -66,7 +66,7 @@ from agentcli.domain.ports import (
     Verdict,
     WrapUpSignal,
 )
-from agentcli.domain.session import Seams
+from agentcli.domain.seams import Seams
 
 if TYPE_CHECKING:
     from agentcli.app.listeners import Listener

@@ -44,7 +44,6 @@ from agentcli.domain.ports import (
     Approver,
     LongWait,
     ModelInfo,
-    ProjectDoc,
     QueuedInput,
     QueueKind,
     ReminderTexts,
@@ -75,9 +74,10 @@ if TYPE_CHECKING:
     from agentcli.app.subagents import ParentSession
     from agentcli.config.paths import Paths
     from agentcli.domain.extensions.hooks import HookConfig
+    from agentcli.domain.extensions.instructions import ProjectDoc
     from agentcli.domain.history import History
     from agentcli.domain.keeping import Store
-    from agentcli.domain.session import Seams
+    from agentcli.domain.seams import Seams
     from agentcli.domain.tool_ports import EditChecks, SubAgents
     from agentcli.domain.tools import FileKeeper
     from agentcli.extensions.hooks import SessionHooks

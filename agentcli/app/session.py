@@ -40,7 +40,6 @@ from agentcli.domain.ports import (
     Effort,
     ModelInfo,
     PermissionMode,
-    ProjectDoc,
     QueuedInput,
     QueueKind,
     cost_usd,
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from agentcli.app.project_memory import SessionMemory
     from agentcli.domain.accounts import Ledger
     from agentcli.domain.background import Background, BackgroundTask
+    from agentcli.domain.extensions.instructions import ProjectDoc
     from agentcli.domain.reports import ContextReport, Explanation
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
     from agentcli.domain.sandbox import Sandbox

@@ -27,7 +27,7 @@ from typing import Any
 from agentcli.config.toml_file import locate
 from agentcli.domain.extensions.checks import is_chosen_there
 from agentcli.domain.extensions.hooks import HookConfig, HookEvent
-from agentcli.domain.obeyed import has_obeyed
+from agentcli.domain.sandbox import has_obeyed
 
 MAX_TIMEOUT_S = 3600.0
 _PROJECT_DIRECTORY = re.compile(

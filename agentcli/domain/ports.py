@@ -6,11 +6,9 @@ Tools have a file of their own (``domain.tools``).
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
@@ -641,20 +639,3 @@ class EndRecorded:
 
     changed: bool
     message: QueuedInput | None = None
-
-
-# --- instructions (CTX-1, EXT-4) ---------------------------------------------------------------
-
-
-@frozen
-class ProjectDoc:
-    """One file's text; ``cut`` when the budget ended within it."""
-
-    path: Path
-    text: str
-    cut: bool = False
-
-    @property
-    def name(self) -> str:
-        """Its path as the model sees it."""
-        return re.sub(r'["<>\x00-\x1f]', "_", str(self.path))

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from agentcli.domain.codemap import MapState, Symbol, SymbolUses
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.extensions.checks import CheckReport
+    from agentcli.domain.extensions.instructions import ProjectDoc
     from agentcli.domain.extensions.web import SearchAnswer
     from agentcli.domain.messages import Message, UserMessage
-    from agentcli.domain.ports import ProjectDoc, QueuedInput, QueueKind
+    from agentcli.domain.ports import QueuedInput, QueueKind
     from agentcli.domain.tools import Asker, FileLedger, ToolOutput
 
 

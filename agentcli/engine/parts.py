@@ -15,7 +15,6 @@ from agentcli.domain.ports import (
     ContextTransform,
     LongWait,
     ModelInfo,
-    ProjectDoc,
     Provider,
     ReminderTexts,
     RepairImage,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from agentcli.domain.background import Background
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.extensions.hooks import Hooks
+    from agentcli.domain.extensions.instructions import ProjectDoc
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.tool_ports import (
         Attach,

@@ -27,9 +27,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from agentcli.domain.clean import one_line
-from agentcli.domain.extensions.instructions import MAX_BYTES, documents_of
+from agentcli.domain.extensions.instructions import MAX_BYTES, ProjectDoc, documents_of
 from agentcli.domain.messages import Message
-from agentcli.domain.ports import ProjectDoc
 from agentcli.domain.values import frozen, mutable
 from agentcli.extensions.places import INSTRUCTIONS
 

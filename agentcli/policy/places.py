@@ -18,8 +18,8 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 
-from agentcli.domain.obeyed import has_obeyed
 from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.sandbox import has_obeyed
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand

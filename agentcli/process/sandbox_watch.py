@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from agentcli.domain.obeyed import IN_DIRECTORIES, is_obeyed
+from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed
 from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import joined, named_by, programs_of, run_by

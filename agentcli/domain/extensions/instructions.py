@@ -11,12 +11,26 @@ from pathlib import Path
 
 from agentcli.domain.messages import INSTRUCTIONS, Message, TextPart, UserMessage
 from agentcli.domain.patterns import LazyPattern
-from agentcli.domain.ports import ProjectDoc
+from agentcli.domain.values import frozen
 
 MAX_BYTES = 32 * 1024
 """All that is read at the start; and all that comes later, in one session."""
 _DOCUMENT = LazyPattern(r'<document path="([^"\n]*)"( cut)?>\n(.*?)\n</document>', re.DOTALL)
 HOLDS = "The project's instructions for the files that were just touched:"
+
+
+@frozen
+class ProjectDoc:
+    """One file's text; ``cut`` when the budget ended within it."""
+
+    path: Path
+    text: str
+    cut: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its path as the model sees it."""
+        return re.sub(r'["<>\x00-\x1f]', "_", str(self.path))
 
 
 def framed(docs: Iterable[ProjectDoc]) -> str:

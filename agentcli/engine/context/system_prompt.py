@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agentcli.domain.ports import ProjectDoc
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.domain.extensions.instructions import ProjectDoc
 
 
 def project_root(cwd: Path) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.ports import ProjectDoc
+from agentcli.domain.extensions.instructions import ProjectDoc
 from agentcli.engine.context.system_prompt import PromptParts, build_system_prompt, project_root
 
 PARTS = PromptParts(Path("/home/someone/projects/a-project"), "2026-11-20", is_git=True)
