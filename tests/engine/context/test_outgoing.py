@@ -249,7 +249,7 @@ def test_what_is_prepared_is_accepted_for_any_provider_and_model(
         assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call.name)
         encoded = json.dumps(call.arguments, ensure_ascii=False)
         encoded.encode()
-        assert "\\u0000" not in encoded
+        assert "\\u0000" not in encoded.replace("\\\\", "")  # which may name it
 
 
 @pytest.mark.spec("HIS-4")
