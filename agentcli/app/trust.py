@@ -271,20 +271,20 @@ def _server_lines(project: Project) -> Iterator[str]:
     for name, entry in project.servers.items():
         said = dict(entry) if isinstance(entry, Mapping) else {"entry": entry}
         command = [said.get("command"), *_listed(said.get("args", []))]
+        rows = []
         if all(isinstance(word, str) for word in command):
             import shlex  # where there is something to quote
 
-            said = {"runs": shlex.join(map(str, command))} | said
-            del said["command"]
-            said.pop("args", None)
+            rows.append(f"runs: {shlex.join(map(str, command))}")
+            said = {key: said[key] for key in said if key not in {"command", "args"}}
         elif "url" in said:
             said = {"url": said["url"]} | said
-        rows = []
         for key, value in said.items():
             inner = value.items() if isinstance(value, Mapping) else [("", value)]
             what = _SERVER_WORDS.get(key, key)
             rows += [f"{what} {one}".rstrip() + f": {_plain(text)}" for one, text in inner]
-        yield f"MCP server {name} " + "\n".join(rows)
+        yield f"MCP server {name} {rows[0]}" if rows else f"MCP server {name}"
+        yield from (f"  {row}" for row in rows[1:])
 
 
 def _listed(value: object) -> list[object]:

@@ -69,7 +69,7 @@ def trust(paths: Paths, repo: Path) -> None:
 def test_a_repositorys_servers_wait_for_trust_and_a_change_asks_again(
     paths: Paths, repo: Path
 ) -> None:
-    entry = {"command": "node", "args": ["./db.js", "a b"], "env": {"A": "1"}}
+    entry = {"command": "node", "args": ["./db.js", "a b"], "env": {"A": "1"}, "runs": "ls"}
     api = {"type": "http", "url": "https://a.example/mcp", "headers": {"X-Key": "${TEAM}"}}
     put(repo / ".mcp.json", {"db": entry, "api": api, "odd": {"args": 7, "command": "x"}})
     assert found(paths, repo).servers == ()
@@ -79,10 +79,10 @@ def test_a_repositorys_servers_wait_for_trust_and_a_change_asks_again(
     project = find_project(repo, env, ())
     assert project is not None
     shown = "\n".join(project_lines(project))
-    assert "  MCP server db runs: node ./db.js 'a b'\n      variable A: 1\n" in shown
-    called = "  MCP server api is called at: https://a.example/mcp\n      type: http\n"
-    assert called + "      header X-Key: ${TEAM}\n" in shown
-    assert shown.endswith("  MCP server odd args: 7\n      command: x")
+    assert "  MCP server db runs: node ./db.js 'a b'\n    variable A: 1\n    runs: ls\n" in shown
+    called = "  MCP server api is called at: https://a.example/mcp\n    type: http\n"
+    assert called + "    header X-Key: ${TEAM}\n" in shown
+    assert shown.endswith("  MCP server odd args: 7\n    command: x")
     put(repo / ".mcp.json", {"db": {"command": "node", "args": ["./db.js"], "env": {"A": "1"}}})
     trust(paths, repo)
     (server,) = found(paths, repo).servers
