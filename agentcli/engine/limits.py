@@ -94,7 +94,8 @@ class Spending:
 def reached(limits: TurnLimits, spent: Spending, model: ModelInfo) -> tuple[str, str] | None:
     """The name of a limit that forbids another request and the reason in words, or ``None``."""
     if limits.max_steps and spent.steps >= limits.max_steps:
-        return "steps", f"the limit of {limits.max_steps} steps was reached"
+        steps = "one step" if limits.max_steps == 1 else f"{limits.max_steps} steps"
+        return "steps", f"the limit of {steps} was reached"
     if limits.deadline is not None and time.monotonic() >= limits.deadline:
         return "time", f"the time limit of {limits.deadline - limits.began:g} s was reached"
     if (cost := _cost(limits, spent)) is None:

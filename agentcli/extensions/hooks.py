@@ -100,7 +100,8 @@ def verdict_of(config: HookConfig, result: ProgramResult) -> HookVerdict:
         return _refusal(config, error)
     if result.code:
         first = error.splitlines()[0] if error else "no message"
-        return _warning(config, f"failed with exit code {result.code}: {first}")
+        where = " in the sandbox" if config.contained else ""
+        return _warning(config, f"failed{where} with exit code {result.code}: {first}")
     return _from_stdout(config, _text(result.stdout, cut=False))
 
 

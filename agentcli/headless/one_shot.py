@@ -245,7 +245,7 @@ class OneShot:
         self._guarded(self._output.opened, facts)
         if not request.quiet:
             for notice in session.notices:
-                write_error_line(request.redact(one_line(notice)))
+                write_error_line(f"! {request.redact(one_line(notice.removeprefix('warning: ')))}")
         if request.verbose:
             write_error_line(f"session {facts.session_id}: {facts.model}, {facts.permission_mode}")
         return session

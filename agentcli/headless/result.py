@@ -74,6 +74,7 @@ _OF_TOOLS = (
 )
 _COMPLETE = {Outcome.DONE, Outcome.WRAPPED_UP}
 _ANSWERED = {*_COMPLETE, Outcome.MAX_TOKENS}
+_MOST_SAID = 10_000  # characters on stderr; the session and the other formats have all of it
 _CUT = {Outcome.MAX_STEPS, Outcome.TIMED_OUT}
 
 
@@ -406,7 +407,9 @@ class TextOutput:
                 text = clean(text)
             write_out(text if text.endswith("\n") else text + "\n")
         elif end.summary.outcome in _CUT and text and not self._is_quiet:
-            write_error_line(f"it had said so far, which is no answer:\n{text}")
+            before = len(text) - _MOST_SAID
+            cut = f" (without the first {before:,} characters)" if before > 0 else ""
+            write_error_line(f"it had said so far, which is no answer{cut}:\n{text[-_MOST_SAID:]}")
 
 
 class JsonOutput:

@@ -53,10 +53,12 @@ def test_the_time_limit_ends_with_code_3(model_server: ModelServer, tmp_path: Pa
 def test_what_was_said_when_the_time_was_over_is_no_answer(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
-    model_server.add(say("Half of what it would have said", stall_at="text:2"))
+    said = "." * 12_000 + "Half of what"
+    model_server.add(say(f"{said} it would have said", piece=len(said), stall_at="text"))
     done = one_shot(model_server, "--timeout", "1", "go", cwd=tmp_path)
     assert (done.code, done.stdout) == (3, "")
-    assert "no answer:\nHalf of what it" in done.stderr and "stopped after 1 s" in done.stderr
+    assert "no answer (without the first 2,012 characters):\n" in done.stderr
+    assert "....Half of what\n" in done.stderr and "stopped after 1 s" in done.stderr
 
 
 @pytest.mark.spec("LOOP-13", "CLI-15")

@@ -60,7 +60,7 @@ def test_a_plugin_that_is_not_installed_is_one_line(model_server: ModelServer) -
     done = one_shot(model_server, "go")
     assert (done.code, done.stdout) == (0, "Done.\n")
     assert [line for line in done.stderr.splitlines() if "plugin" in line] == [
-        "warning: there is no plugin 'gone' - there are: none is installed"
+        "! there is no plugin 'gone' - there are: none is installed"
     ]
 
 
