@@ -79,6 +79,7 @@ def test_a_hook_for_one_command_allows_no_other_beside_it(repository: Path) -> N
     assert made == {"fine"}, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-17")
 @pytest.mark.parametrize("whose", ["project", "user"])
 @pytest.mark.parametrize("kind", ["module", "text"])
@@ -108,6 +109,7 @@ def test_what_a_hooks_script_imports_is_edited_by_nobody_unasked(
     assert not (home / "escaped2").exists(), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-1", "SEC-2")
 def test_a_script_of_the_users_imports_nothing_of_an_unknown_directory(
     tmp_path: Path, home: Path

@@ -69,6 +69,7 @@ def test_what_a_contained_command_puts_before_git_is_not_what_the_user_runs(
     assert "renamed" in last_result(server)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-17", "SEC-3")
 def test_no_tool_puts_a_program_before_one_of_the_system_unasked(work: Path) -> None:
     patch = (
