@@ -1,8 +1,9 @@
 """The write-ahead log that a killed process leaves: whether all that was committed in it is there.
 
 SQLite takes the first frame whose checksum is wrong for the end of the log, and says nothing of the
-commits after it. So before a log is taken up it is proved here. Law: what a kill or a power cut can
-leave is no fault, a frame at the end that was not written whole. The format:
+commits after it. So before a log is taken up it is proved here. Law: what a kill, a power cut or a
+full disk can leave is no fault: a frame at the end that was not written whole; and, behind the last
+commit, frames of a transaction that was given up, of which none is a commit. The format:
 https://sqlite.org/fileformat2.html#walformat.
 """
 
@@ -94,14 +95,18 @@ def _fault_at(log: bytes, whole: int, step: int) -> str:
     start, salts = HEADER_SIZE + whole * step, log[16:24]
     what = f"frame {whole + 1} of its write-ahead log has changed"
     later = range(start + step, len(log) - step + 1, step)
-    if any(log[at + 8 : at + 16] == salts for at in later):
-        return what  # a kill leaves nothing after what it has cut
+    if any(log[at + 8 : at + 16] == salts and any(log[at + 4 : at + 8]) for at in later):
+        return what  # commits that were made are not seen
     mark = log[start + 8 : start + 16]
     if mark != salts and mark[:4] != salts[:4] and mark[4:] != salts[4:]:
         return ""  # of an earlier log
     page = log[start + FRAME_HEADER_SIZE : start + step]
-    is_last = start + step <= len(log) < start + 2 * step
-    return what if is_last and any(page) else ""
+    # which of the two are commits; where there is no frame before, nothing is open either
+    before, commit = (any(log[at + 4 : at + 8]) for at in (max(start - step, 0), start))
+    if later:
+        return what if commit and mark == salts else ""
+    is_whole = start + step <= len(log)
+    return what if is_whole and any(page) and (commit or not before) else ""
 
 
 def _sum(order: str, data: bytes, state: tuple[int, int]) -> tuple[int, int]:
