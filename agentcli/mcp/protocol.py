@@ -36,7 +36,6 @@ MAX_IMAGES = 20
 _MAX_NAME = 64
 _MAX_TITLE = 120
 _MAX_URI = 2_000
-_MAX_DIGITS = 15
 _META = "io.modelcontextprotocol/"
 _ESCAPES = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"

@@ -125,7 +125,8 @@ class Observer:
             self._awaits_answer = True
         host = None
         if kind is TurnStart and (module := sys.modules.get("opentelemetry.context")) is not None:
-            host = module.get_current()
+            # without it our own thread is just importing it: no program around ours had a context
+            host = getattr(module, "get_current", lambda: None)()
         self._pipeline.put(Report(self, time.time_ns(), event, host))
 
     def within(self, call_id: str, session_id: str, agent: str) -> Observer:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -48,6 +49,7 @@ from agentcli.telemetry.observer import (
     Observed,
     Observer,
     Pipeline,
+    Report,
     exit_bound_s,
     obstacle,
 )
@@ -266,6 +268,18 @@ def test_in_a_program_with_a_provider_of_its_own_a_turn_is_part_of_its_trace(
         "invoke_agent agentcli < my job",
         "my job < ",
     ], done.stderr
+
+
+@pytest.mark.spec("SCALE-7")
+def test_a_turn_that_begins_while_the_library_is_imported_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reports: list[Report] = []
+    pipeline = Pipeline(lambda: None)
+    monkeypatch.setattr(pipeline, "put", reports.append)
+    monkeypatch.setitem(sys.modules, "opentelemetry.context", ModuleType("half of it"))
+    Observer(pipeline, Observed("s")).on_event(TurnStart(1))
+    assert [type(report.event) for report in reports] == [TurnStart]
 
 
 @pytest.mark.spec("SCALE-7", "SEC-9")
