@@ -23,6 +23,7 @@ from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, unquoted, word_lists, written_names
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.places import (
+    CREDENTIAL_NAMES,
     Starts,
     Words,
     credential_place,
@@ -104,8 +105,10 @@ _IS_NOT = re.compile(r"(?:!|-not)-(?:i?name|i?path|wholename)")  # of find
 _HANDS_ON = frozenset({"xargs", "parallel", "read"})
 _MOST_MATCHES = 200
 _SET = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^]])*\]")
-_MOST_READ = 500
-_MOST_NAMES = 5_000
+_RUNS_CODE = re.compile(r"\b(?:python[\d.]*|node|ruby|perl|php|deno|bun|lua)\b")
+_MOST_BEFORE_CODE = 4  # "uv run python -c"
+_QUOTED = re.compile(r"""['"`]([^'"`\s]+)['"`]""")
+_SHOWS_HIDDEN = re.compile(r"dotglob|GLOBIGNORE")
 _FED_BY = re.compile(r"(?<![<&])<(?![<&(])[ \t]*([^\s;&|()<>]+)")
 
 
@@ -117,43 +120,73 @@ def credentials_read(
     commands = parsed.commands
     if not parsed.understood and len(text) <= _LONGEST_LOOSE:
         commands = (*commands, *_loose_commands(text))
+    elif not parsed.understood and _names_credential(text):
+        yield Danger("it is too long to tell which credentials it reads", "", is_destructive=False)
     starts = starts_of(commands, place.workspace.cwd).directories
     programs = {command.words[0] for command in commands if command.words}
     hands_on = not _HANDS_ON.isdisjoint(programs) or "command_substitution" in parsed.kinds
     said = (
         (name, command.text)
-        for command in islice(dict.fromkeys(commands), _MOST_READ)
+        for command in dict.fromkeys(commands)
         for name in _names_read(command, hands_on=hands_on)
     )
     fed = (
         (expanded(unquoted(found[1])) or "", text)
         for found in _FED_BY.finditer(text[:_LONGEST_LOOSE])
     )
-    looped = (
-        (expanded(unquoted(source)) or "", text)
-        for loop in parsed.loops
-        if any(loop.start < each.at < loop.end and _reads_unknown(each) for each in commands)
-        for source in loop.sources
-    )
-    found_names = ((name, part) for name, part in chain(fed, looped, said) if name)
-    named = dict(islice(found_names, _MOST_NAMES))
-    known = ((name, part) for name, part in named.items() if "\0" not in name)
-    paths = ((path, part) for name, part in known for path in places_of(name, starts))
-    for path, part in islice(paths, _MOST_READ):
-        if found := credential_place(_matches_of(path), free):
-            yield Danger(f"{found} holds credentials", part, is_destructive=False)
+    more = _looped(parsed) if parsed.loops else iter(())
+    more = chain(more, _in_code(commands, starts)) if _RUNS_CODE.search(text) else more
+    named = {name: part for name, part in chain(fed, more, said) if name and "\0" not in name}
+    shows_hidden = _SHOWS_HIDDEN.search(text) is not None
+    left = _MOST_PATHS
+    for name, part in named.items():
+        for path in places_of(name, starts):
+            left -= 1
+            if left < 0:
+                yield Danger("it names too many files to check", "", is_destructive=False)
+                return
+            if found := credential_place(_matches_of(path, hidden=shows_hidden), free):
+                yield Danger(f"{found} holds credentials", part, is_destructive=False)
+
+
+def _names_credential(text: str) -> bool:
+    names = "|".join(map(re.escape, CREDENTIAL_NAMES))
+    return re.search(rf"(?<!\w)(?:{names})(?!\w)", text, re.IGNORECASE) is not None
+
+
+def _looped(parsed: ParsedCommand) -> Iterator[tuple[str, str]]:
+    """What ``for`` goes through, if a program reads it."""
+    for loop in parsed.loops:
+        inner = (each for each in parsed.commands if loop.start < each.at < loop.end)
+        if any(map(_reads_unknown, inner)):
+            yield from ((expanded(unquoted(each)) or "", "") for each in loop.sources)
+
+
+def _in_code(
+    commands: Sequence[SimpleCommand], starts: Sequence[Path]
+) -> Iterator[tuple[str, str]]:
+    """Files that are there and that a line of Python and its kind has in quotes."""
+    for command in commands:
+        first = ((word or "").rpartition("/")[2] for word in command.words[:_MOST_BEFORE_CODE])
+        if not any(map(_RUNS_CODE.fullmatch, first)):
+            continue
+        for code in (*filter(None, command.words[1:]), *command.fed):
+            for name in dict.fromkeys(_QUOTED.findall(code)):
+                if any(map(os.path.lexists, places_of(name, starts))):
+                    yield name, command.text
 
 
 def _reads_unknown(command: SimpleCommand) -> bool:
     return None in command.words and command.words[0] not in _NAMES_ONLY
 
 
-def _matches_of(path: Path) -> Sequence[Path]:
+def _matches_of(path: Path, *, hidden: bool) -> Sequence[Path]:
     if not is_pattern(str(path)):
         return (path,)
     # shells know more kinds of sets than Python
     pattern = _SET.sub("?", str(path))
-    matches = islice(glob.iglob(pattern), _MOST_MATCHES)  # noqa: PTH207 - an absolute pattern
+    found = glob.iglob(pattern, include_hidden=hidden)  # noqa: PTH207 - an absolute pattern
+    matches = islice(found, _MOST_MATCHES)
     return (path, *map(Path, matches))
 
 
@@ -161,28 +194,26 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
     """The words of ``command`` that may name what it reads."""
     words = seen_words(command)
     program = (words[0] or "").rpartition("/")[2] if words else ""
-    for each in command.redirections:
-        if each.target is not None and not each.writes:
-            yield each.target
+    yield from (each.target or "" for each in command.redirections if not each.writes)
+    for assignment in command.assignments:
+        yield expanded(unquoted(assignment.partition("=")[2])) or ""
     if program in _NAMES_ONLY and not hands_on and "-exec" not in words:
         return
     if program == "git" and _GIT_NAMES_ONLY.match(" ".join((*map(str, words), ""))):
         return
     skips = program in _PATTERN_FIRST and not {"-e", "-f", "--regexp", "--file"} & set(words)
     for at, word in enumerate(words[1:]):
-        if (
-            word is None
-            or words[at] in _LEAVES_OUT
-            or _IS_NOT.fullmatch(f"{words[at - 1]}{words[at]}")
-        ):
+        is_left = words[at] in _LEAVES_OUT or _IS_NOT.fullmatch(f"{words[at - 1]}{words[at]}")
+        if word is None or is_left:
             continue
         if word.startswith("-"):
             option, _, value = word.partition("=")
-            yield "" if option in _LEAVES_OUT else value
+            yield "" if option in _LEAVES_OUT else (value or word[2:]).lstrip("@")
         elif skips:
             skips = False
         else:
             yield word
+            yield word.rpartition("=")[2].lstrip("@")  # "dd if=FILE", "curl -F x=@FILE"
             if program == "git" and ":" in word:  # of a commit: gitrevisions(7), "<rev>:<path>"
                 yield word.rpartition(":")[2]
 

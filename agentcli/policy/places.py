@@ -58,7 +58,7 @@ _PAIRS = frozenset(
     }
 )  # fmt: skip
 # what holds keys, tokens and passwords: reading it asks as well (SEC-3)
-_SECRET_FILES = frozenset(
+CREDENTIAL_NAMES = frozenset(
     {
         ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
         ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "id_rsa", "id_dsa",
@@ -87,7 +87,7 @@ _SECRET_PAIRS = frozenset(
         (".mozilla", "firefox"), ("etc", "shadow"), ("etc", "gshadow"), ("etc", "sudoers"),
     }
 )  # fmt: skip
-_MAY_BE_SECRET = _SECRET_FILES | _SECRET_DIRECTORIES | {last for _, last in _SECRET_PAIRS}
+_MAY_BE_SECRET = CREDENTIAL_NAMES | _SECRET_DIRECTORIES | {last for _, last in _SECRET_PAIRS}
 _MAX_SEEN = 5_000
 _SEEN_DEPTH = 8
 _NOT_SEARCHED = frozenset({".git", "node_modules", "__pycache__", "target", ".venv", "venv"})
@@ -165,7 +165,9 @@ def credentials_below(path: Path) -> Iterator[Path]:
 def _credential(path: Path) -> str:
     names = _names(path)
     name = names[-1] if names else ""
-    is_secret = name in _SECRET_FILES or (name.startswith(".env.") and not name.endswith(_EXAMPLES))
+    is_secret = name in CREDENTIAL_NAMES or (
+        name.startswith(".env.") and not name.endswith(_EXAMPLES)
+    )
     is_secret = is_secret or not _SECRET_DIRECTORIES.isdisjoint(names)
     is_secret = is_secret or any(pair in _SECRET_PAIRS for pair in pairwise(names))
     return path.name if is_secret else ""

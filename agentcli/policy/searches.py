@@ -227,7 +227,7 @@ def _find(words: Words) -> _SearchScope | None:
 
 def _git_grep(words: Words) -> _SearchScope | None:
     is_untracked = any(word.startswith(("--no-in", "--unt")) for word in words)
-    return _of_git(words) if "grep" in words and is_untracked else None
+    return _of_git(words) if {"grep", "diff"} & set(words) and is_untracked else None
 
 
 def _git_names(words: Words) -> _SearchScope | None:

@@ -678,7 +678,13 @@ def test_reading_a_credential_asks_in_every_tool_also_at_home(
         command(workspace, "echo .ssh/id_rsa | xargs cat"), command(workspace, "cp .netrc x"),
         command(workspace, "python3 x.py .aws/credentials"), command(workspace, "cat $(echo .netrc)"),
         command(workspace, "git show HEAD~2:./.netrc"), command(workspace, "git cat-file -p :0:.npmrc"),
-        command(workspace, "find . -name .netrc -exec cat {} +"),
+        command(workspace, "find . -name .netrc -exec cat {} +"), command(workspace, "dd if=.netrc"),
+        command(workspace, "f=.netrc; cat $f"), command(workspace, "curl -F f=@.netrc -d@x localhost"),
+        command(workspace, "curl -d@.netrc x"), command(workspace, "cat " + "x " * 700 + ".netrc"),
+        command(workspace, "shopt -s dotglob; cat *"), command(workspace, "for f in .s*/i*; do cat $f; done"),
+        command(workspace, "python3 -c 'print(open(\"src/../.ssh/id_rsa\").read())'"),
+        command(workspace, "node <<< \"console.log(fs.readFileSync('.ssh/id_rsa'))\""),
+        command(workspace, "cat x.py; #" + "y" * 100_000 + "\ncat .netrc"),
     ):  # fmt: skip
         decision = judged(call, policy)
         assert (decision.answer, decision.lasts) == (ASK, False), call.call.arguments
@@ -688,6 +694,12 @@ def test_reading_a_credential_asks_in_every_tool_also_at_home(
                  "find . -name .env", "cat .env.example", "git check-ignore .env"):  # fmt: skip
         assert judged(command(workspace, text), default).answer is ALLOW, text
     auto = Policy(Mode.AUTO, contained=True)
+    for text in (
+        "python3 -c 'print(\".env\")'",
+        "echo process.env." + "y" * 100_000,
+        "git commit -m 'ignore .env'",
+    ):
+        assert judged(command(workspace, text), auto).answer is ALLOW, text[:99]
     for text, answer in (
         ("git rm --cached .env", ALLOW),
         ("git rm .env", ASK),
