@@ -35,8 +35,10 @@ LOCKED_S = 1.0
 KILLED_S = 1.0
 LONGEST_WAIT_S = 60.0
 MOST_LOCKED = 60
+_TOLD_LOCKED = 3  # a killed task ends sooner
 MOST_REFUSED = 100
 """Pauses that a provider named for one task, before they count as tries."""
+_WHY_CHARS = 300
 _RESULTS_S = 2.0
 _RESULTS_SHARE = 20.0
 _APPROVAL, _STORE, _TEMPORARY = 4, 74, 75
@@ -108,8 +110,13 @@ class BatchView(Protocol):
     def started(self, task: BatchTask, known: TaskStanding) -> None:
         """A run of the task begins."""
 
-    def ended(self, task: BatchTask, known: TaskStanding, result: str) -> None:
-        """A run has ended: the task too, or it goes on later, as its state says."""
+    def ended(
+        self, task: BatchTask, known: TaskStanding, result: str, *, again: bool = False
+    ) -> None:
+        """A run has ended: the task too, or it goes on later, as its state says.
+
+        ``again``: in this start, by itself.
+        """
 
     def says(self, text: str) -> None:
         """A line for the user."""
@@ -409,45 +416,53 @@ class Batch:
         if is_stopped or (reason == "max_budget_usd" and self._is_of_all(item, share)):
             return _Verdict(BatchState.INTERRUPTED)
         if reason == _KEY or (reason == _CREDIT and code != _TEMPORARY):
-            return self._leave_alone(item.model, _words(result))
-        if reason == "paused" or (reason in _IN_USE and item.locked < MOST_LOCKED):
-            item.locked += reason != "paused"
-            wait_s = 0.0 if reason == "paused" else LOCKED_S
-            return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)
+            return self._leave_alone(item.model, _why(result))
+        if reason == "paused":
+            return _Verdict(BatchState.INTERRUPTED, again=True)
+        if reason in _IN_USE and item.locked < MOST_LOCKED:
+            return self._wait_for_lock(item, result)
         named_s = result.end.get("retry_after_s") if code == _TEMPORARY else None
         if named_s and item.refused < MOST_REFUSED:
             item.refused += 1
         else:
             item.tries += 1
-        wait_s = 0.0
         if code == _TEMPORARY:
             pause_s = bucket.refused(time.monotonic(), named_s)
             who = item.provider or "the provider"
             self._view.says(f"{who} asks for a pause: its tasks wait {pause_s:.0f} s")
-        elif was_killed or reason in _PASSING:
-            wait_s = min(LONGEST_WAIT_S, KILLED_S * 2**item.tries)
-        else:
+        elif not was_killed and reason not in _PASSING:
             bucket.went_well()
             state = _STATES.get(code or 0, BatchState.FAILED)
             is_spent = reason == "max_budget_usd" or item.tries > item.task.retries
             is_final = is_spent or state not in _RETRIED
-            return _Verdict(state if is_final else BatchState.INTERRUPTED, again=not is_final)
-        return self._once_more(item, result, wait_s)
+            return _Verdict(state) if is_final else self._again(item, result)
+        return self._once_more(item, result)
 
-    def _once_more(self, item: _Queued, result: TaskResult, wait_s: float) -> _Verdict:
+    def _wait_for_lock(self, item: _Queued, result: TaskResult) -> _Verdict:
+        item.locked += 1
+        if item.locked == _TOLD_LOCKED:
+            self._view.says(f"{item.task.id} waits: {_why(result)}")
+        return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=LOCKED_S)
+
+    def _once_more(self, item: _Queued, result: TaskResult) -> _Verdict:
         """What was no fault of the task puts it back in the line, as often as a task is tried."""
         if item.tries < self._plan.attempts:
-            if wait_s:
-                again = f"{item.task.id} is tried again in {wait_s:.0f} s"
-                self._view.says(f"{again}: {_words(result)}")
-            return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)
+            if result.exit_code == _TEMPORARY:  # its provider's pause is that of all its tasks
+                return _Verdict(BatchState.INTERRUPTED, again=True)
+            return self._again(item, result, min(LONGEST_WAIT_S, KILLED_S * 2**item.tries))
         if result.end.get("terminal_reason") != _DISK:
             return _Verdict(BatchState.FAILED)
         if self._reason != "disk":
             self._reason = "disk"
-            self._view.says(f"no more tasks are started: {_words(result)}")
+            self._view.says(f"no more tasks are started: {_why(result)}")
         self.drain()
         return _Verdict(BatchState.INTERRUPTED)
+
+    def _again(self, item: _Queued, result: TaskResult, wait_s: float = 0.0) -> _Verdict:
+        if not self._draining:
+            when = f" in {wait_s:.0f} s" if wait_s else ""
+            self._view.says(f"{item.task.id} is tried again{when}: {_why(result)}")
+        return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=wait_s)
 
     def _leave_alone(self, model: str, why: str) -> _Verdict:
         """Start no more tasks of the model: it answers none of them."""
@@ -485,7 +500,7 @@ class Batch:
         if verdict.again and not self._draining:
             item.not_before = time.monotonic() + verdict.wait_s
             self._lines.add(item, first=True)
-        self._view.ended(task, known, text)
+        self._view.ended(task, known, text, again=verdict.again and not self._draining)
         if verdict.state.has_ended:
             await self._enlist(await self._following(task))
         if time.monotonic() >= self._next_results:
@@ -508,3 +523,7 @@ def _is_begun(known: TaskStanding) -> bool:
 
 def _words(result: TaskResult) -> str:
     return str(result.end.get("result") or result.problem)
+
+
+def _why(result: TaskResult) -> str:
+    return _words(result)[:_WHY_CHARS]

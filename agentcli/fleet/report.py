@@ -92,7 +92,9 @@ class BatchProgress(BatchView):
         if self._table is not None:
             self._table.started(task.id, task.prompt[:_TEXT_CHARS])
 
-    def ended(self, task: BatchTask, known: TaskStanding, result: str) -> None:
+    def ended(
+        self, task: BatchTask, known: TaskStanding, result: str, *, again: bool = False
+    ) -> None:
         """See ``BatchView``."""
         self._note(task, known)
         self._ended += known.state.has_ended
@@ -104,7 +106,7 @@ class BatchProgress(BatchView):
             self._table.ended(task.id, str(known.state), known.cost_usd)
         if is_fault:
             self.says(f"{line}: {clean_line(result)[:_RESULT_CHARS]}")
-        elif self._table is None:
+        elif self._table is None and not again:
             self.says(line)
 
     def says(self, text: str) -> None:

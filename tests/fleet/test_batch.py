@@ -81,7 +81,9 @@ class Heard(BatchView):
     def started(self, task: BatchTask, known: TaskStanding) -> None:
         self.on_start(task)
 
-    def ended(self, task: BatchTask, known: TaskStanding, result: str) -> None:
+    def ended(
+        self, task: BatchTask, known: TaskStanding, result: str, *, again: bool = False
+    ) -> None:
         """Nothing."""
 
     def says(self, text: str) -> None:
@@ -183,14 +185,17 @@ def test_what_is_killed_or_refused_again_and_again_is_given_up(
             return ended(75, retry_after_s=0.001)
         return ended(75, retry_after_s=0.0) if call.prompt == "r" else ended(0)
 
-    engine = Played(script)
-    go(tmp_path, prompts(tmp_path, "klnrwgdb"), engine)
+    engine, heard = Played(script), Heard()
+    go(tmp_path, prompts(tmp_path, "klnrwgdb"), engine, heard)
     times = {"k": 5, "r": 5, "l": 20, "n": 9, "w": 20, "g": 3, "d": 3, "b": 5}
     assert Counter(engine.prompts) == times
     assert states(tmp_path) == dict.fromkeys("lnwgd", "done") | dict.fromkeys("krb", "failed")
     row = rows_of(tmp_path / "out")[0]
     assert (row["result"], row["exit_code"], row["attempts"]) == ("killed by signal 9", None, 5)
     assert len({call.session_id for call in engine.calls}) == 8
+    told = Counter(line.split(":")[0] for line in heard.said)
+    assert told["l waits"] == told["w waits"] == 1
+    assert told["k is tried again in 0 s"] == told["b is tried again in 0 s"] == 4
 
 
 @pytest.mark.spec("SCALE-2")
