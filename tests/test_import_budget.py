@@ -111,6 +111,7 @@ def test_the_chat_shows_its_prompt_before_it_imports_what_only_an_answer_or_comm
     found = set(json.loads((tmp_path / "modules-prompt").read_text()))
     unwanted = found & (HEAVY - {"prompt_toolkit"} | {"tomllib", "yaml", "markdown_it", "ctypes"})
     assert not unwanted
+    assert not {name for name in found if name.startswith(("prompt_toolkit.shortcuts", "pyexpat"))}
     ours = {name.removeprefix("agentcli.") for name in found}
     commands = {name for name in ours if name.startswith("repl.slash.")}
     assert commands <= {"repl.slash.todos"}

@@ -19,6 +19,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, SEARCH_BUFFER, EditingMode
 from prompt_toolkit.filters import (
     Condition,
+    Filter,
     completion_is_selected,
     has_completions,
     has_focus,
@@ -31,7 +32,7 @@ from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, HSplit, Layout, SearchBufferControl, Window
 from prompt_toolkit.search import SearchState
-from prompt_toolkit.styles import DummyStyle
+from prompt_toolkit.styles import BaseStyle, DummyStyle
 
 from agentcli.app.user_files import UserFiles
 from agentcli.domain.errors import AgentError
@@ -63,6 +64,14 @@ from agentcli.ui.sanitize import clean_line
 
 TWICE_S = 0.5
 HOLD_S = 0.03  # the pieces of a paste come closer together
+
+
+class _Application(Application[None]):
+    """One that styles nothing: ``LiveRenderer`` draws what is painted."""
+
+    def _create_merged_style(self, include_default_pygments_style: Filter) -> BaseStyle:
+        del include_default_pygments_style
+        return DummyStyle()
 
 
 class LiveInput:
@@ -122,12 +131,10 @@ class LiveInput:
         self.control = BufferControl(self.buffer, search_buffer_control=self.search)
         is_vi = user.settings.editing_mode == "vi"
         layout = Layout(HSplit([Window(self.control), Window(self.search)]))
-        self.app: Application[None] = Application(
+        self.app = _Application(
             layout=layout,
             key_bindings=key_bindings(self),
             editing_mode=EditingMode.VI if is_vi else EditingMode.EMACS,
-            style=DummyStyle(),
-            include_default_pygments_style=False,
             erase_when_done=True,
             terminal_size_polling_interval=None,
             max_render_postpone_time=None,
@@ -135,7 +142,7 @@ class LiveInput:
             output=self._terminal.output,
         )
         self.app.renderer = LiveRenderer(
-            self.app._merged_style,  # noqa: SLF001 - the base class wants one; nothing is styled by it
+            DummyStyle(),
             self._terminal.output,
             self._screen,
             lambda size, gap: self.region.compose(self._state(), size, needs_gap=gap),
