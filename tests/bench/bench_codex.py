@@ -11,8 +11,10 @@ import itertools
 import os
 import shutil
 import struct
+import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -122,8 +124,35 @@ def _chats(codex: str, runs: int) -> Iterator[tuple[str, float, float]]:
             codex=starter([codex], theirs, CODEX_PROMPT),
         )
         typed = in_turn(runs, agent=typist(chat, ours), codex=typist([codex], theirs))
-    for what, samples in (("prompt", prompted), ("what was typed at once", typed)):
+        found = [("prompt", prompted), ("what was typed at once", typed)]
+        if shutil.which("tmux"):
+            inside = in_turn(
+                runs,
+                agent=lambda: _in_tmux(chat, ours, PROMPT, home),
+                codex=lambda: _in_tmux([codex], theirs, CODEX_PROMPT, home),
+            )
+            found.append(("prompt inside tmux", inside))
+    for what, samples in found:
         yield what, median(samples["agent"], "wall_s"), median(samples["codex"], "wall_s")
+
+
+def _in_tmux(argv: list[str], env: Mapping[str, str], prompt: bytes, home: Path) -> Sample:
+    """From the new window to the prompt in it, at a terminal that is attached and answers."""
+    tmux = ["tmux", "-L", f"bench{next(_numbers)}", "-f", "/dev/null"]
+    settings = [f"-e{name}={value}" for name, value in env.items() if name != "TERM"]
+    base = {**env, "TMUX_TMPDIR": str(home)}
+    try:
+        with AnsweringTerminal(
+            [str(shutil.which("tmux")), *tmux[1:], "new"], base, home
+        ) as terminal:
+            terminal.settle()
+            began = time.perf_counter()
+            subprocess.run(
+                [*tmux, "new-window", "-c", home, *settings, *argv], env=base, check=True
+            )
+            return Sample(terminal.wait(prompt) - began, None, 0.0)
+    finally:
+        subprocess.run([*tmux, "kill-server"], env=base, check=False)
 
 
 def rows(runs: int) -> Iterator[Row]:
