@@ -405,7 +405,9 @@ class TextOutput:
                 from agentcli.ui.sanitize import clean
 
                 text = clean(text)
-            write_out(text if text.endswith("\n") else text + "\n")
+            write_out(text)
+            if not text.endswith("\n"):
+                write_out("\n")
         elif end.summary.outcome in _CUT and text and not self._is_quiet:
             before = len(text) - _MOST_SAID
             cut = f" (without the first {before:,} characters)" if before > 0 else ""

@@ -59,16 +59,24 @@ _numbers = itertools.count()
 class AnsweringTerminal(FastTerminal):
     """One of 24 x 80 that says where its cursor is and what its colours are: Codex waits for it."""
 
+    answers: Mapping[bytes, bytes] = _ANSWERS
+
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
         super().__init__(argv, env, cwd)
         fcntl.ioctl(self._handle, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
 
     def _read(self) -> bytes:
         data = super()._read()
-        for question, answer in _ANSWERS.items():
+        for question, answer in self.answers.items():
             if question in data:
                 self.send(answer)
         return data
+
+
+class SilentTerminal(AnsweringTerminal):
+    """One that answers nothing."""
+
+    answers: Mapping[bytes, bytes] = {}
 
 
 def codex_environment(codex: str, home: Path, url: str) -> dict[str, str]:
@@ -101,9 +109,14 @@ def _chats(codex: str, runs: int) -> Iterator[tuple[str, float, float]]:
         ours = environment(home, 9)
         theirs = codex_environment(codex, home, "http://127.0.0.1:9")
 
-        def starter(argv: list[str], env: dict[str, str], prompt: bytes) -> Callable[[], Sample]:
+        def starter(
+            argv: list[str],
+            env: dict[str, str],
+            prompt: bytes,
+            kind: type[AnsweringTerminal] = AnsweringTerminal,
+        ) -> Callable[[], Sample]:
             def start() -> Sample:
-                with AnsweringTerminal(argv, env, home) as terminal:
+                with kind(argv, env, home) as terminal:
                     return Sample(terminal.wait(prompt) - terminal.began, None, 0.0)
 
             return start
@@ -124,7 +137,16 @@ def _chats(codex: str, runs: int) -> Iterator[tuple[str, float, float]]:
             codex=starter([codex], theirs, CODEX_PROMPT),
         )
         typed = in_turn(runs, agent=typist(chat, ours), codex=typist([codex], theirs))
-        found = [("prompt", prompted), ("what was typed at once", typed)]
+        silent = in_turn(
+            runs,
+            agent=starter(chat, ours, PROMPT, SilentTerminal),
+            codex=starter([codex], theirs, CODEX_PROMPT, SilentTerminal),
+        )
+        found = [
+            ("prompt", prompted),
+            ("what was typed at once", typed),
+            ("prompt at a terminal that answers nothing", silent),
+        ]
         if shutil.which("tmux"):
             inside = in_turn(
                 runs,
