@@ -164,8 +164,9 @@ class ResultSchema:
         """What is wrong with the arguments of a call."""
         if not self._is_wrapped:
             return self.problems(dict(arguments))
-        if set(arguments) != {WRAPPER}:
-            return (ArgumentProblem(WRAPPER, "the one field there is, and it is required"),)
+        if set(arguments) != {WRAPPER}:  # a model may leave the wrapper out
+            missing = ArgumentProblem(WRAPPER, "the one field there is, and it is required")
+            return () if arguments and not self.problems(dict(arguments)) else (missing,)
         return tuple(
             ArgumentProblem(
                 WRAPPER if problem.field == _WHOLE else f"{WRAPPER}.{problem.field}",

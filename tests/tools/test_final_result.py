@@ -105,6 +105,16 @@ def test_arguments_of_a_wrapped_schema_need_the_one_field() -> None:
     assert [p.field for p in ResultSchema(NAMED).argument_problems({"n": "x"})] == ["n"]
 
 
+@pytest.mark.spec("CTRL-5", "LOOP-10")
+def test_a_result_whose_wrapper_was_left_out_is_taken_where_it_satisfies_the_schema() -> None:
+    schema = ResultSchema({"oneOf": [NAMED, {"required": ["b"]}]})
+    assert "result" in schema.parameters["properties"]
+    assert schema.argument_problems({"n": 1}) == ()
+    assert schema.of_arguments({"n": 1}) == {"n": 1}
+    assert [p.field for p in schema.argument_problems({"c": 1})] == ["result"]
+    assert [p.field for p in ResultSchema(True).argument_problems({})] == ["result"]
+
+
 @pytest.mark.spec("SEC-13")
 def test_deep_and_long_values_have_a_bounded_answer() -> None:
     tree = ResultSchema(TREE)
