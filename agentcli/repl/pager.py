@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
@@ -207,14 +208,15 @@ class Pager:
         self._go_to(place)
 
     def _find(self, begin: int) -> None:
+        """The next line that holds what is looked for; after the last one comes the first."""
         wanted = self._query.casefold()
-        for number in range(begin, self._count()):
+        for number in chain(range(begin, self._count()), range(begin)):
             text = _SGR.sub(b"", self._line(number)).decode("utf-8", "replace")
             if wanted in text.casefold():
                 self._top = max(0, min(number, self._count() - 1))
-                self._said = ""
+                self._said = "" if number >= begin else "from the beginning"
                 return
-        self._said = f"{clean_line(self._query)} is not found below"
+        self._said = f"{clean_line(self._query)} is not found"
 
     # --- what is seen ----------------------------------------------------------------------
 
@@ -237,7 +239,8 @@ class Pager:
         how = "folded" if self._is_folded else "shown"
         lines = f"lines {self._top + 1}-{max(last, 1)} of {max(self._count(), 1)}"
         keys = ("q closes", f"t thinking ({how})", "/ search", *(["n next"] if self._query else ()))
-        return packed((self._said, lines, *keys), columns)[0]
+        row = packed((self._said, lines, *keys), columns)[0]
+        return row if keys[0] in row else packed((*keys[:1], self._said), columns)[0]
 
     # --- keys ------------------------------------------------------------------------------
 

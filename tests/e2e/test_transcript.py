@@ -53,6 +53,9 @@ def test_ctrl_o_shows_the_session_at_its_last_call_and_unfolds_thinking(
     assert "thought 3" in "\n".join(terminal.screen())
     terminal.send("/155\r")
     terminal.wait_for(re.compile("^155$", re.MULTILINE))
+    terminal.send("G/thought 1\r")  # it is above
+    terminal.wait_for("from the beginning")
+    assert "thought 1" in terminal.screen()[0]
     terminal.send("q")
     terminal.wait_for(IDLE)
     leave(terminal)
