@@ -269,7 +269,7 @@ def parse_state(data: bytes, base: Mapping[str, str]) -> tuple[ShellState | None
             continue
         room -= len(name) + len(text)
         kept[name] = text
-    unset = tuple(sorted(name for name in base if name not in after and name not in _VOLATILE))
+    unset = tuple(sorted(base.keys() - after.keys() - _VOLATILE))
     is_directory = os.path.isabs(cwd)  # noqa: PTH117 - a text, maybe of undecodable bytes
     return ShellState(cwd if is_directory else None, kept, unset), tuple(dropped)
 
