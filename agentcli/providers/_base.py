@@ -58,7 +58,10 @@ def with_own_fields(body: dict[str, Any], request: ModelRequest) -> dict[str, An
 
 
 class EventBuffer:
-    """Collects events; neighbouring deltas of one block become one event."""
+    """Collects events; neighbouring deltas of one block become one event.
+
+    A character that a gateway has cut into its two surrogates is whole again.
+    """
 
     __slots__ = ("_events", "_index", "_kind", "_parts")
 
@@ -84,16 +87,21 @@ class EventBuffer:
         self._events.append(event)
 
     def take(self) -> list[StreamEvent]:
-        """All events so far; the buffer is empty afterwards."""
-        self._flush()
+        """All events so far; the buffer is empty afterwards, but for half a character."""
+        self._flush(may_wait=True)
         events, self._events = self._events, []
         return events
 
-    def _flush(self) -> None:
+    def _flush(self, *, may_wait: bool = False) -> None:
         if self._parts:
             text = self._parts[0] if len(self._parts) == 1 else "".join(self._parts)
-            self._events.append(self._kind(self._index, text))
+            if len(self._parts) > 1 and not text.isascii():
+                text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
             self._parts = []
+            if may_wait and "\ud800" <= text[-1] <= "\udbff":
+                self._parts, text = [text[-1]], text[:-1]
+            if text:
+                self._events.append(self._kind(self._index, text))
 
 
 class StreamDecoder:

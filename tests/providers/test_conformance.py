@@ -423,6 +423,20 @@ def test_a_dropped_connection_is_a_network_error(
     assert error.retryable
 
 
+@pytest.mark.spec("STR-8", "HIS-8")
+def test_a_character_that_a_gateway_has_cut_in_two_is_whole(
+    client: Client, model_server: ModelServer
+) -> None:
+    def cut(body: bytes) -> bytes:
+        return body.replace(b"<", b"\\ud83d").replace(b">", b"\\ude00")
+
+    model_server.add(
+        say("ab <> <", piece=4, transform=cut)
+    )  # two pieces, and half of one at the end
+    client.history.append(user_text("hi"))
+    assert run(client, client.ask()).text.rstrip("\ufffd\ud83d") == "ab \U0001f600 "
+
+
 @pytest.mark.spec("STR-4")
 @pytest.mark.parametrize(
     "after", [{"drop_at": "end:2"}, {"drop_at": "end:3"}, {"stall_at": "end:3"}]
