@@ -10,11 +10,11 @@ only what they are given with ``-o`` or ``--output``.
 from __future__ import annotations
 
 import fnmatch
-import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from dataclasses import field
+from itertools import chain, pairwise
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace, real_path
@@ -24,6 +24,7 @@ from agentcli.policy.bash_syntax import parse_bash, unquoted, word_lists, writte
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.places import (
     CREDENTIAL_NAMES,
+    GlobFinder,
     Starts,
     Words,
     credential_place,
@@ -45,7 +46,7 @@ _HARMLESS_DEVICES = re.compile(
 _DESTROYER = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv|git|rsync)\b")
 _LONGEST_LOOSE = 20_000
 _MOST_LOOSE_WORDS = 500
-_MOST_PATHS = 2_000
+_MOST_PATHS = 5_000
 
 
 @frozen
@@ -84,8 +85,12 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
     for command in dict.fromkeys(commands):
         yield from search.dangers(command)
     if _has_unseen_target(parsed):
-        names = tuple(map(expanded, written_names(text)))
-        yield from search.written(names, text)
+        yield from search.written(tuple(map(_as_pattern, written_names(text))), text)
+    if search.is_open:
+        sources = (source for loop in parsed.loops for source in loop.sources)
+        texts = (each for command in commands for each in (*command.assignments, *command.words))
+        kept = (name for each in texts if each and _SETS.match(each) for name in _values_of(each))
+        yield from search.written((*map(_as_pattern, sources), *kept), text)
     if search.left < 0:
         yield Danger("it names too many files to check", "", is_destructive=True)
 
@@ -103,12 +108,15 @@ _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk",
 _LEAVES_OUT = frozenset({"--exclude", "--exclude-dir"})
 _IS_NOT = re.compile(r"(?:!|-not)-(?:i?name|i?path|wholename)")  # of find
 _HANDS_ON = frozenset({"xargs", "parallel", "read"})
-_MOST_MATCHES = 200
 _SET = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^]])*\]")
 _RUNS_CODE = re.compile(r"\b(?:python[\d.]*|node|ruby|perl|php|deno|bun|lua)\b")
 _MOST_BEFORE_CODE = 4  # "uv run python -c"
 _QUOTED = re.compile(r"""['"`]([^'"`\s]+)['"`]""")
 _SHOWS_HIDDEN = re.compile(r"dotglob|GLOBIGNORE")
+_SETS = re.compile(r"[A-Za-z_]\w*\+?=")
+_HERE_STRING = re.compile(r"<<<\s*([^\s;&|()<>]+)")
+_EXPANDED = re.compile(r"\$(?:\w+|[@*#?!$-]|\{[^{}]*\}|\((?:[^()]|\([^()]*\))*\))|`[^`]*`")
+_DEFAULT = re.compile(r"\$\{\w+:?[-=+]([^{}]*)\}")
 _FED_BY = re.compile(r"(?<![<&])<(?![<&(])[ \t]*([^\s;&|()<>]+)")
 
 
@@ -124,28 +132,31 @@ def credentials_read(
         yield Danger("it is too long to tell which credentials it reads", "", is_destructive=False)
     starts = starts_of(commands, place.workspace.cwd).directories
     programs = {command.words[0] for command in commands if command.words}
-    hands_on = not _HANDS_ON.isdisjoint(programs) or "command_substitution" in parsed.kinds
+    is_given = not _HANDS_ON.isdisjoint(programs)
+    hands_on = is_given or "command_substitution" in parsed.kinds
     said = (
         (name, command.text)
         for command in dict.fromkeys(commands)
         for name in _names_read(command, hands_on=hands_on)
     )
-    fed = (
-        (expanded(unquoted(found[1])) or "", text)
-        for found in _FED_BY.finditer(text[:_LONGEST_LOOSE])
-    )
+    fed = ((_as_pattern(found[1]), text) for found in _FED_BY.finditer(text[:_LONGEST_LOOSE]))
+    texts = (*_HERE_STRING.findall(text), *(fed for each in commands for fed in each.fed))
+    given = ((unquoted(name), text) for each in texts if is_given for name in each.split())
     more = _looped(parsed) if parsed.loops else iter(())
     more = chain(more, _in_code(commands, starts)) if _RUNS_CODE.search(text) else more
-    named = {name: part for name, part in chain(fed, more, said) if name and "\0" not in name}
-    shows_hidden = _SHOWS_HIDDEN.search(text) is not None
+    named = {
+        name: part for name, part in chain(fed, given, more, said) if name and "\0" not in name
+    }
+    finder = GlobFinder(hidden=_SHOWS_HIDDEN.search(text) is not None)
     left = _MOST_PATHS
     for name, part in named.items():
         for path in places_of(name, starts):
-            left -= 1
-            if left < 0:
+            matches = _matches_of(path, finder)
+            left -= len(matches or ())
+            if matches is None or left < 0:
                 yield Danger("it names too many files to check", "", is_destructive=False)
                 return
-            if found := credential_place(_matches_of(path, hidden=shows_hidden), free):
+            if found := credential_place(matches, free):
                 yield Danger(f"{found} holds credentials", part, is_destructive=False)
 
 
@@ -180,23 +191,34 @@ def _reads_unknown(command: SimpleCommand) -> bool:
     return None in command.words and command.words[0] not in _NAMES_ONLY
 
 
-def _matches_of(path: Path, *, hidden: bool) -> Sequence[Path]:
+def _values_of(setting: str) -> Iterator[str]:
+    """What ``NAME=value`` or ``NAME=(values)`` sets it to."""
+    yield from map(_as_pattern, setting.partition("=")[2].strip("()").split())
+
+
+def _as_pattern(source: str) -> str:
+    """The word with ``*`` for what only the shell will know, and the default of a variable."""
+    plain = expanded(source) or _EXPANDED.sub("*", _DEFAULT.sub(r"\1", source))
+    plain = re.sub(r"\*+", "*", unquoted(plain))
+    return plain if plain.strip("*/") else ""
+
+
+def _matches_of(path: Path, finder: GlobFinder) -> Sequence[Path] | None:
+    """What the shell may find by ``path``, a pattern perhaps; ``None``: too much to tell."""
     if not is_pattern(str(path)):
         return (path,)
     # shells know more kinds of sets than Python
-    pattern = _SET.sub("?", str(path))
-    found = glob.iglob(pattern, include_hidden=hidden)  # noqa: PTH207 - an absolute pattern
-    matches = islice(found, _MOST_MATCHES)
-    return (path, *map(Path, matches))
+    matches = finder.matches(_SET.sub("?", str(path)))
+    return None if matches is None else (path, *map(Path, matches))
 
 
 def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
     """The words of ``command`` that may name what it reads."""
-    words = seen_words(command)
+    words = _words_seen(command)
     program = (words[0] or "").rpartition("/")[2] if words else ""
     yield from (each.target or "" for each in command.redirections if not each.writes)
     for assignment in command.assignments:
-        yield expanded(unquoted(assignment.partition("=")[2])) or ""
+        yield from _values_of(assignment)
     if program in _NAMES_ONLY and not hands_on and "-exec" not in words:
         return
     if program == "git" and _GIT_NAMES_ONLY.match(" ".join((*map(str, words), ""))):
@@ -216,6 +238,15 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
             yield word.rpartition("=")[2].lstrip("@")  # "dd if=FILE", "curl -F x=@FILE"
             if program == "git" and ":" in word:  # of a commit: gitrevisions(7), "<rev>:<path>"
                 yield word.rpartition(":")[2]
+
+
+def _words_seen(command: SimpleCommand) -> Words:
+    """The words, with a pattern in place of one that is known in part."""
+    words = seen_words(command)
+    if None not in words or len(command.sources) != len(words):
+        return words
+    pairs = zip(words, command.sources, strict=True)
+    return tuple(_as_pattern(said) or None if word is None else word for word, said in pairs)
 
 
 def _loose_commands(text: str) -> Iterator[SimpleCommand]:
@@ -247,13 +278,20 @@ class _Search:
     contained: bool
     has_all: bool
     left: int = _MOST_PATHS
+    finder: GlobFinder = field(default_factory=GlobFinder)
+    is_open: bool = False
+    """Something is written whose name the shell makes of a variable, perhaps."""
 
     def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
         """What ``command`` would destroy, and what protected place it would write."""
         operands = operands_of(seen_words(command))
         yield from self._destroyed(operands, command)
         redirected = tuple(each.target for each in command.redirections if each.writes)
-        yield from self.written((*operands.written, *redirected), command.text)
+        names = (*operands.written, *redirected)
+        self.is_open = self.is_open or None in names
+        if None in operands.written:
+            names += operands_of(_words_seen(command)).written
+        yield from self.written(names, command.text)
 
     def _destroyed(self, operands: Operands, command: SimpleCommand) -> Iterator[Danger]:
         """SEC-14."""
@@ -305,13 +343,19 @@ class _Search:
 
     def written(self, names: Sequence[str | None], part: str) -> Iterator[Danger]:
         """SEC-3, and devices."""
-        for name in dict.fromkeys(names):
-            paths = () if name is None else tuple(self._places(name))
+        for name in filter(None, dict.fromkeys(names)):
+            paths = tuple(self._matches(name))
             if device := next(filter(None, map(_device, paths)), None):
                 if not self.contained:
                     yield Danger(f"it would write to {device}", part, is_destructive=True)
             elif place := protected_place(paths, self.own_directories, contained=self.contained):
                 yield Danger(f"{place} is protected", part, is_destructive=False)
+
+    def _matches(self, name: str) -> Iterator[Path]:
+        for path in self._places(name):
+            matches = _matches_of(path, self.finder)
+            self.left -= _MOST_PATHS if matches is None else len(matches) - 1
+            yield from matches or ()
 
     def _places(self, name: str) -> Iterator[Path]:
         for path in places_of(name, self.starts.directories):

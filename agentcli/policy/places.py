@@ -11,6 +11,7 @@ may take for harmless.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ from pathlib import Path
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.sandbox import has_obeyed
 from agentcli.domain.tools import Workspace, real_path
-from agentcli.domain.values import frozen
+from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import unquoted
 
@@ -334,6 +335,43 @@ def places_of(name: str, directories: Sequence[Path]) -> Iterator[Path]:
 def is_pattern(text: str) -> bool:
     """Whether the shell would look for files that fit ``text``."""
     return _PATTERN.search(text) is not None
+
+
+@mutable
+class GlobFinder:
+    """Finds what globs stand for, as bash does; looks at ``left`` names in all (SEC-13).
+
+    ``hidden``: ``*`` and ``?`` take a leading dot, too.
+    """
+
+    left: int = 20_000
+    hidden: bool = False
+
+    def matches(self, pattern: str, directory: Path = Path("/")) -> list[str] | None:
+        """What ``pattern`` finds in ``directory``; ``None``: more than can be looked at."""
+        found = ["/" if pattern.startswith("/") else ""]
+        for part in filter(None, pattern.split("/")):
+            more: list[str] = []
+            for start in found:
+                more += [f"{start}{name}/" for name in self._names(f"{directory}/{start}", part)]
+                if self.left < 0:
+                    return None
+            found = more
+        if pattern.endswith("/"):
+            return [each for each in found if os.path.lexists(f"{directory}/{each}")]
+        return [each.removesuffix("/") for each in found]
+
+    def _names(self, place: str, part: str) -> list[str]:
+        self.left -= 1
+        if not is_pattern(part):
+            return [part] if os.path.lexists(f"{place}{part}") else []
+        names: list[str] = []
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            names = [each.name for each in islice(entries, self.left + 1)]
+        self.left -= len(names)
+        if part[0] != "." and not self.hidden:
+            names = [each for each in names if each[0] != "."]
+        return fnmatch.filter(names, part)
 
 
 def _from_home(name: str) -> str:

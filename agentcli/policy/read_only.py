@@ -10,13 +10,12 @@ count, of which it is known what they mean and not all that they might do.
 from __future__ import annotations
 
 import fnmatch
-import glob
 import itertools
 import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,7 +24,12 @@ from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import ParsedCommand, Redirection, SimpleCommand, unquote
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.bash_wrappers import look_through
-from agentcli.policy.places import credentials_below, without_braces
+from agentcli.policy.places import (
+    GlobFinder,
+    credential_place,
+    credentials_below,
+    without_braces,
+)
 from agentcli.policy.read_only_programs import (
     STRICT,
     WIDE,
@@ -158,6 +162,7 @@ class _Reader:
     contained: bool
     parsed: ParsedCommand
     directories: tuple[Path, ...]
+    finder: GlobFinder = field(default_factory=GlobFinder)
 
     def reads_all(self) -> bool:
         """Whether each of the commands only reads, as ``cd`` leads from place to place."""
@@ -217,6 +222,10 @@ class _Reader:
             calls += 1
             words = self._words(command, values)
             if calls > _MAX_CALLS or words is None or not self._judged(words, command):
+                return False
+            if values and self._are_credentials(
+                words
+            ):  # nobody else reads what loops make of words
                 return False
         return calls > 0
 
@@ -297,6 +306,11 @@ class _Reader:
             if name not in {"-", UNKNOWN}
         )
 
+    def _are_credentials(self, words: Sequence[str]) -> bool:
+        places = [replace(self.workspace, cwd=each) for each in self.directories]
+        known = [word for word in words[1:] if UNKNOWN not in word]
+        return bool(credential_place(place.resolve(word) for place in places for word in known))
+
     def _harmless(self, redirection: Redirection) -> bool:
         target = redirection.target
         if redirection.operator == "<":
@@ -321,7 +335,10 @@ class _Reader:
             return None  # some shells find the directory above
         found: list[str] = []
         for directory in self.directories:
-            for match in glob.iglob(pattern, root_dir=directory):  # noqa: PTH207 - as bash does: relative words
+            matches = self.finder.matches(pattern, directory)
+            if matches is None:
+                return None
+            for match in matches:
                 if not _may_take(source, match):
                     continue
                 found.append(match)

@@ -8,16 +8,16 @@ where, as far as a bounded look tells, a credential is there that its own choice
 from __future__ import annotations
 
 import fnmatch
-import glob
 import os
 import re
 from collections.abc import Callable, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
 from agentcli.policy.places import (
+    GlobFinder,
     credentials_below,
     is_pattern,
     places_of,
@@ -103,13 +103,16 @@ def _shows_what_is_given(command: SimpleCommand) -> bool:
 def _directories(operands: Words, starts: Sequence[Path]) -> Sequence[Path]:
     """Those that are named; where nothing is, or it is not certain, all that is here."""
     found: list[Path] = []
+    finder = GlobFinder()
     for name in operands:
         for place in places_of(name, starts):
             text = str(place)
-            matches = glob.iglob(text) if is_pattern(text) else (text,)  # noqa: PTH207 - an absolute pattern
-            found += (Path(each) for each in islice(matches, _MOST_PLACES) if _is_directory(each))
+            matches = finder.matches(text) or () if is_pattern(text) else (text,)
+            found += (Path(each) for each in matches if _is_directory(each))
     last = places_of(operands[-1], starts) if len(operands) > 1 else ()
     names_file = any(map(os.path.isfile, last))
+    if len(found) > _MOST_PLACES:
+        return (*starts, *found[:_MOST_PLACES])
     return found or (() if names_file else starts)
 
 

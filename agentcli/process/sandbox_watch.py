@@ -263,7 +263,8 @@ class TreeWatch:
                 self._mark(prefix, name, found)
                 waiting += [prefix + name] if name.lower() == ".git" else []
         self._listings = found.directories
-        for script in (*self._scripts, *hiding_below(self._roots)):
+        hiding = hiding_below([*self._roots, *self._untrusted])
+        for script in (*self._scripts, *hiding):
             self._add_tree(str(script), Kind.SCRIPT, found)
         for path, kind in self._named.items():
             self._add_tree(path, kind, found)

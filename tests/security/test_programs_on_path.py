@@ -14,6 +14,12 @@ from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.sandboxes import BOTH, needs
 
+# the private /tmp of commands, as it is called outside
+LED_AWAY = (
+    "D=$(awk '$5 == \"/tmp\" {print $4}' /proc/self/mountinfo); mkdir -p $TMPDIR/b;"
+    " printf 'evil' > $TMPDIR/b/ls; chmod +x $TMPDIR/b/ls; mv .venv/bin .venv/before;"
+    " ln -s ${D:-$TMPDIR}/b .venv/bin; echo made"
+)
 MADE = "printf '#!/bin/sh\\necho evil\\n' > .venv/bin/NAME; chmod +x .venv/bin/NAME"
 
 
@@ -67,6 +73,33 @@ def test_what_a_contained_command_puts_before_git_is_not_what_the_user_runs(
         done = one_shot(server, "hi", *mode, cwd=work, PATH=path)
     assert not (work / ".venv/bin/ls").exists(), done.stderr
     assert "renamed" in last_result(server)
+
+
+@pytest.mark.spec("SEC-17")
+def test_a_directory_on_path_that_leads_to_the_commands_own_is_looked_at(
+    work: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    (own / "bin").mkdir(parents=True)
+    watch = TreeWatch([work], (), [own])
+    watch.learn()
+    (own / "bin/ls").write_text("evil")
+    (work / ".venv/bin").rename(work / ".venv/before")
+    (work / ".venv/bin").symlink_to(own / "bin")
+    assert len(watch.compare()) == 1
+    assert [each.name for each in (own / "bin").iterdir()] == ["ls.set-aside"]
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_directory_on_path_is_not_led_to_the_commands_own(work: Path, kind: str) -> None:
+    needs(kind)
+    path = f"{work}/.venv/bin:{os.environ['PATH']}"
+    with ModelServer([call("bash", {"command": LED_AWAY}), "done"]) as server:
+        mode = ("--permission-mode", "auto", "--sandbox", kind)
+        one_shot(server, "hi", *mode, cwd=work, PATH=path)
+    assert "made" in last_result(server) and "ls.set-aside" in last_result(server)
 
 
 @pytest.mark.slow

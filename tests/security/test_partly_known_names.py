@@ -1,0 +1,123 @@
+"""Files whose names a variable, a loop or a pattern makes are judged by what is known of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.ports import PermissionMode as Mode
+from agentcli.domain.tools import Asks, ToolDefinition, Workspace
+from agentcli.policy.decision import Answer, CallFacts
+from agentcli.policy.places import GlobFinder
+from agentcli.policy.read_only import is_read_only
+from tests.e2e.one_shot import last_result, one_shot
+from tests.policy.asking import Asked, judged, policy_of
+from tests.support.model_server import ModelServer
+from tests.support.replies import call
+
+BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Asks.ANYTHING, "shell")
+MANY = " ".join(f"f{number}" for number in range(600))
+IN_EVERY_MODE = (
+    "for d in . src; do cat $d/.env; done",
+    "for e in env; do cat .$e; done",
+    "for e in n; do cat .e${e}v; done",
+    "for a in .; do for b in env; do cat $a$b; done; done",
+    f"cat {MANY} .env",
+)
+IN_AUTO = (
+    "X=.env; cat $X",
+    "a=(.env); cat ${a[0]}",
+    "e=env; cat .$e",
+    "head < $d/.env",
+    'cat "$(pwd)/.env"',
+    "cat ${PWD%/}/.env",
+    "cat ${x:-.env}",
+    "dd if=.env",
+    "xargs cat <<< .env",
+    "while read x; do cat $x; done <<< .env",
+    "; ".join(f"cat f{number}" for number in range(550)) + "; cat .env",
+    f"for f in {MANY} .env; do cat $f; done",
+)
+FREE_IN_AUTO = (
+    "X=$(git rev-parse HEAD); echo $X > dist/rev",
+    "V=1.2; sed -i s/x/$V/ f1",
+    'for f in *; do cat "$f"; done',
+    "OUT=dist; cp f1 $OUT/",
+    "cat ${FILE:-f1}",
+    "cp * src/",
+)
+WRITTEN = (
+    "for d in ~; do echo e >> $d/.bashrc; done",
+    "X=~/.bashrc; echo e >> $X",
+    "X=$HOME/.bashrc; cp f1 $X",
+    "cp f1 ~/.bashr*",
+    'echo e > "$(echo ~)/.bashrc"',
+    "D=.git; echo e > $D/hooks/pre-commit",
+    "D=.git; cp f1 $D/hooks/pre-commit",
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    root, home = tmp_path / "work", tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    (home / ".bashrc").touch()
+    for name in ("src", "dist", ".git/hooks"):
+        (root / name).mkdir(parents=True)
+    for name in (".env", "f1"):
+        (root / name).write_text("KEY=canary\n")
+    return Workspace(root, root)
+
+
+def answer(workspace: Workspace, command: str, mode: Mode, *, contained: bool) -> Answer:
+    policy = policy_of(mode, [], [])
+    policy.contained = contained
+    return judged(Asked(CallFacts(BASH, {"command": command}, ()), workspace), policy).answer
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("command", [*IN_EVERY_MODE, *IN_AUTO])
+def test_a_credential_that_is_named_in_part_asks(workspace: Workspace, command: str) -> None:
+    if command in IN_EVERY_MODE:
+        for mode in (Mode.DEFAULT, Mode.PLAN):
+            assert answer(workspace, command, mode, contained=False) is not Answer.ALLOW
+    if "$a$b" not in command:  # names none
+        assert answer(workspace, command, Mode.AUTO, contained=True) is Answer.ASK
+
+
+@pytest.mark.spec("SEC-3")
+def test_what_holds_none_does_not_ask(workspace: Workspace) -> None:
+    for command in FREE_IN_AUTO:
+        assert answer(workspace, command, Mode.AUTO, contained=True) is Answer.ALLOW, command
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("command", WRITTEN)
+def test_a_protected_place_that_is_named_in_part_asks_in_yolo(
+    workspace: Workspace, command: str
+) -> None:
+    assert answer(workspace, command, Mode.YOLO, contained=False) is Answer.ASK
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_pattern_that_reaches_far_is_not_followed_without_end(workspace: Workspace) -> None:
+    (workspace.root / "src/a.py").touch()
+    assert GlobFinder().matches("s*/?.py", workspace.root) == ["src/a.py"]
+    found = GlobFinder().matches("*/.", workspace.root)
+    assert sorted(found or ()) == ["dist/.", "src/."]
+    finder = GlobFinder()
+    assert finder.matches("/*/*/*/*/*/nothing") is None and finder.left < 0
+    for command in ("cat /*/*/*/*/*/zz", "; ".join(f"cat /usr/*/*/{n}" for n in range(500))):
+        assert not is_read_only(command, workspace)
+        assert answer(workspace, command, Mode.AUTO, contained=True) is Answer.ASK
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3")
+def test_no_loop_shows_a_credential_unasked(workspace: Workspace) -> None:
+    for command in IN_EVERY_MODE:
+        with ModelServer([call("bash", {"command": command}), "done"]) as server:
+            one_shot(server, "hi", "--sandbox", "off", cwd=workspace.root)
+        assert "canary" not in last_result(server) and "not run" in last_result(server)
