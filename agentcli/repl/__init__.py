@@ -19,6 +19,7 @@ def _in_parts(name: str) -> None:
     run = spec.loader.exec_module
 
     def whole(wanted: str) -> object:
+        del package.__getattr__  # what is not there when it has run is not there at all
         run(package)
         return getattr(package, wanted)
 

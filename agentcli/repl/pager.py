@@ -109,19 +109,17 @@ class Paging:
             return made
 
         transcript = await write()
-        if chosen is None and terminal.theme.live and not transcript.is_empty:
-            async with self._aside():
-                await Pager(terminal, transcript, write).run()
-            return True
         with transcript.file as file:
             if transcript.is_empty:
                 return False
             async with self._aside():
-                if chosen is None:
-                    await asyncio.to_thread(_print_all, file)
-                else:
+                if chosen is not None:
                     line = bisect_right(transcript.whole, transcript.last_call)
                     await asyncio.to_thread(page_file, file, line, cwd, os.environ)
+                elif terminal.theme.live:
+                    await Pager(terminal, transcript, write).run()
+                else:
+                    await asyncio.to_thread(_print_all, file)
         return True
 
 

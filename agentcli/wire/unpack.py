@@ -146,10 +146,11 @@ def join_chunks() -> bool:
     try:
         from h11 import SEND_BODY
         from h11._readers import READERS, ChunkedReader
-    except ImportError:
+
+        readers, state = READERS.get(SEND_BODY), vars(ChunkedReader())
+    except (ImportError, TypeError):
         return False
-    readers = READERS.get(SEND_BODY)
-    if not isinstance(readers, dict) or vars(ChunkedReader()) != _AS_IN_0_16:
+    if not isinstance(readers, dict) or state != _AS_IN_0_16:
         return False
     readers["chunked"] = JoiningReader
     return True

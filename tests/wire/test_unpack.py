@@ -185,3 +185,14 @@ def test_chunks_that_came_together_are_one_event() -> None:
     assert isinstance(whole, h11.Data) and isinstance(begun, h11.Data)
     assert (bytes(whole.data), bytes(begun.data)) == (b"hello" * 100, b"ha")
     assert reader(buf) is None
+
+
+@pytest.mark.spec("STR-1")
+def test_an_h11_that_keeps_its_state_elsewhere_reads_its_chunks_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Other:
+        __slots__ = ("bytes_in_chunk",)
+
+    monkeypatch.setattr("h11._readers.ChunkedReader", Other)
+    assert not join_chunks()
