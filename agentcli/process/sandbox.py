@@ -215,7 +215,9 @@ class SessionSandbox:
         network = self._network or access is Access.NETWORK
         base = without_credentials(base, self._variables, network=network)
         is_bwrap = self._state.kind is SandboxKind.BWRAP
-        return inside_environment(base, self._private, self._home, is_bwrap=is_bwrap)
+        return inside_environment(
+            base, self._private, self._home, is_bwrap=is_bwrap, network=network
+        )
 
     def read_only_environment(self, base: Mapping[str, str], command: str) -> dict[str, str]:
         """``base``, the whole of it, as a command that only reads has it; see the port."""

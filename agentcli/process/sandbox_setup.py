@@ -57,6 +57,11 @@ _DOORS = LazyPattern(
 )
 # what cannot be in the home directory, which is read-only: programs stop without them
 _CACHES = {"GOCACHE": "go-build", "npm_config_cache": "npm", "UV_CACHE_DIR": "uv"}
+# without network nobody waits for it (npm: a minute); pip says why if it tries twice
+_TRIES_ONCE = {
+    "npm_config_fetch_retries": "0", "PIP_RETRIES": "1", "UV_HTTP_RETRIES": "0",
+    "CARGO_NET_RETRY": "0",
+}  # fmt: skip
 # "git gc" would say that it cannot write .git/info/refs, which nobody needs
 _GIT_INSIDE = {"repack.updateServerInfo": "false"}
 # git-config(1): "environment"; what a repository's own configuration says is overruled
@@ -141,7 +146,7 @@ def make_private() -> PrivatePlaces:
 
 
 def inside_environment(
-    base: Mapping[str, str], private: PrivatePlaces, home: Path, *, is_bwrap: bool
+    base: Mapping[str, str], private: PrivatePlaces, home: Path, *, is_bwrap: bool, network: bool
 ) -> dict[str, str]:
     """``base`` as a command inside has it: nothing in it leads out."""
     inside = {name: value for name, value in base.items() if not _DOORS.fullmatch(name)}
@@ -155,7 +160,7 @@ def inside_environment(
         for key, value in _GIT_INSIDE.items():
             inside |= {f"GIT_CONFIG_KEY_{count}": key, f"GIT_CONFIG_VALUE_{count}": value}
             inside["GIT_CONFIG_COUNT"] = count = str(int(count) + 1)
-    return caches | inside | {"TMPDIR": temporary}
+    return caches | ({} if network else _TRIES_ONCE) | inside | {"TMPDIR": temporary}
 
 
 def _as_file(git_settings: bytes, private: PrivatePlaces) -> str:

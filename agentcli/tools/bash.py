@@ -72,15 +72,17 @@ _SIGNALLED = 128
 _ACCESS_SHOWN = {"network": ", with network", "outside": ", outside the sandbox"}
 _NETWORK_REFUSED = re.compile(
     rb"network is unreachable|could not resolve|name resolution|name or service not known|"
-    rb"getaddrinfo|ENETUNREACH|EAI_AGAIN|ENOTFOUND|connection refused|no route to host|"
-    rb"dial tcp|failed to connect|connection error",
+    rb"getaddrinfo|connection refused|no route to host|dial tcp|failed to connect|connection error|"
+    rb"(?-i:\b(?:ENETUNREACH|EAI_AGAIN|ENOTFOUND)\b)",  # no "FileNotFoundError"
     re.IGNORECASE,
 )
+# they are often told to say nothing: "curl -s ADDRESS | jq ."
+_FETCHES = re.compile(r"\b(?:curl|wget)\b(?!.*(?:localhost|127\.0\.0\.1|\[::1))", re.DOTALL)
 _WORD = re.compile(rb"\w+")
 _PLACE_REFUSED = re.compile(
-    rb"read-only file system|EROFS|operation not permitted|permission denied|EPERM|EACCES|"
-    rb"^bwrap: |^landlock: |cannot connect to the docker daemon|no such process|"
-    rb"failed to sign the data",
+    rb"read-only file system|operation not permitted|permission denied|^bwrap: |^landlock: |"
+    rb"cannot connect to the docker daemon|no such process|failed to sign the data|"
+    rb"unable to create temporary|(?-i:\b(?:EROFS|EPERM|EACCES)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
 # a mount over one file cannot be renamed or removed: rename(2), unlink(2)
@@ -378,7 +380,9 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if start.sandbox is None:
         return []
     has_failed = bool(ended.returncode) and ended.ending is Ending.EXITED
-    said = capture.data() if has_failed or "git" in command else b""
+    offline = start.access in {Access.READ_ONLY, Access.INSIDE} and not start.sandbox.state.network
+    fetches = offline and _FETCHES.search(command) is not None
+    said = capture.data() if has_failed or fetches or "git" in command else b""
     is_kept = _KEPT_BUSY in said  # some of git's commands go on
     told = command.encode("utf-8", "replace") + (b"\n" + said if has_failed else b"")
     words = set(_WORD.findall(told))
@@ -386,16 +390,17 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         named = ", ".join(sorted(missed)[:_NAMED_PROCESSES])
         line = f"[{named} of the user's environment is not given to commands in the sandbox"
         return [f'{line}; with access "outside" it is: the user will be asked]']
-    if not (has_failed or is_kept):
+    if not (has_failed or fetches or is_kept):
         return []
-    offline = start.access in {Access.READ_ONLY, Access.INSIDE} and not start.sandbox.state.network
-    if offline and _NETWORK_REFUSED.search(said):
+    if offline and (_NETWORK_REFUSED.search(said) or (fetches and not said.strip())):
         what, how = "without network", "network"
     elif is_kept:
         what, how = (
             "where git's configuration and what other programs run stays as it is",
             "outside",
         )
+    elif not has_failed:
+        return []
     elif _PLACE_REFUSED.search(said):
         temporary = "/tmp" if start.sandbox.state.kind is SandboxKind.BWRAP else "$TMPDIR"  # noqa: S108 - named
         reads_only = start.access is Access.READ_ONLY

@@ -453,6 +453,36 @@ def test_a_failure_for_want_of_network_says_how_to_ask(work: Path) -> None:
 
 
 @pytest.mark.spec("SEC-7")
+def test_what_says_nothing_of_the_network_is_asked_about_and_nothing_else_is(work: Path) -> None:
+    silent = "curl() { cat >/dev/null; return 6; }; "
+    wants, piped, shown, *others = told(
+        work,
+        f"{silent} curl -s https://example.org",
+        f"{silent} curl -s https://example.org | cat",
+        "echo 'curl: (6) Could not resolve host: example.org'; true",
+        f"{silent} curl -s localhost:8000 | cat",
+        "echo \"FileNotFoundError: 'x', ModuleNotFoundError\"; exit 1",
+        "echo 'no such table: filepermissions'; exit 1",
+        "echo 'curl: Permission denied'",
+    )
+    assert all('with access "network"' in text for text in (wants, piped, shown))
+    for text in others:
+        assert "it ran in the sandbox" not in text, text
+
+
+@pytest.mark.spec("SEC-7")
+def test_without_network_package_managers_do_not_wait_for_it(work: Path) -> None:
+    shows = "echo $npm_config_fetch_retries,$PIP_RETRIES"
+
+    async def run() -> None:
+        async with Sandboxed(work) as inside:
+            assert "0,1" in await inside.say(shows)
+            assert "0,1" not in await inside.with_access(Access.NETWORK, shows)
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("SEC-7")
 def test_switching_it_off_and_on_counts_from_the_next_command(work: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
 
