@@ -90,6 +90,7 @@ class _Chat:
         self._choosing = Choosing(self.input)
         self.choose = self._choosing.row
         self._looked_for: Session | None = None  # whose sandbox
+        self._looking = Jobs(self._view.show_error)  # nothing that is asked for waits for that
         self._leaving = False
         self._in_command = False  # whose line stands for what it says
         self._exit_code = 0
@@ -292,7 +293,8 @@ class _Chat:
                     except NewestUnreadable as error:
                         unreadable = error
                 asking = self._opened.asking(self.user, self.theme, self.input.refresh)
-                async with self.jobs.running(), self.input.running(), asking:
+                looking = self._looking.running()
+                async with looking, self.jobs.running(), self.input.running(), asking:
                     if pick_first:
                         await self._open_first(await self.pick_session())
                     if unreadable is not None:
@@ -334,7 +336,7 @@ class _Chat:
             try:
                 if not text and self._looked_for is not self.session:
                     self._looked_for = self.session
-                    self.jobs.add(partial(self._look_for_sandbox, self.session))
+                    self._looking.add(partial(self._look_for_sandbox, self.session))
                 text = text or await self.input.next_text()
                 self._news.said(text)
                 await self._handle(text)
@@ -346,7 +348,8 @@ class _Chat:
     async def _look_for_sandbox(self, session: Session) -> None:
         """Once the prompt is there, which does not wait for it (SEC-7)."""
         await asyncio.to_thread(self.terminal.drain)
-        await session.look_for_sandbox()
+        if self._opened.session is session:  # one that is closed would leave its places behind
+            await session.look_for_sandbox()
         self.name_window()
         self.input.refresh()
 

@@ -343,6 +343,11 @@ class PlaySession(Session):
         while not Path(rest).exists():
             await asyncio.sleep(0.01)
 
+    async def look_for_sandbox(self) -> None:
+        if "--looking" in sys.argv:  # a program that does not answer
+            await asyncio.Event().wait()
+        await super().look_for_sandbox()
+
     async def do_busyapprove(self, rest: str, token: CancelToken) -> None:
         await self.do_busy(rest, token)
         await self.do_approve("rm x", token)

@@ -11,10 +11,12 @@ from tests.repl.conftest import Start
 CLOSES = "q closes"
 
 
-@pytest.mark.spec("UI-12", "UI-7")
-def test_what_comes_while_the_pager_is_open_waits_below_it(start: Start, tmp_path: Path) -> None:
+@pytest.mark.spec("UI-12", "UI-7", "SEC-7")
+def test_what_comes_while_the_pager_is_open_waits_below_it_and_no_sandbox_is_waited_for(
+    start: Start, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
-    terminal = start("--interrupted", ready="Resumed", PAGER="")
+    terminal = start("--interrupted", "--looking", ready="Resumed", PAGER="")
     terminal.line(f"busyapprove {gate}")
     terminal.wait_for("busy")
     terminal.send("\x0f\x0f")  # the second closes what the first has begun to open
