@@ -613,6 +613,18 @@ def _git_remove(words: Words, directory: str) -> Operands:
     return Operands(destroyed=_below(directory, _plain(words)), is_recursive=True)
 
 
+def _git_files(words: Words, directory: str) -> Operands:
+    return Operands(_below(directory, _plain(words, "-s --source")))
+
+
+def _git_move(words: Words, directory: str) -> Operands:
+    return Operands(_below(directory, _move(words).written))
+
+
+def _git_checkout(words: Words, directory: str) -> Operands:
+    return _git_files(words[words.index("--") :] if "--" in words else (), directory)
+
+
 def _below(directory: str, names: Words) -> Words:
     return tuple(
         None if name is None else os.path.join(directory, name)  # noqa: PTH118 - text as typed
@@ -624,6 +636,9 @@ _GIT_COMMANDS: dict[str, Callable[[Words, str], Operands]] = {
     "config": _git_config,
     "clean": _git_clean,
     "rm": _git_remove,
+    "mv": _git_move,
+    "restore": _git_files,
+    "checkout": _git_checkout,
 }
 _SPECIAL: dict[str, Callable[[Words], Operands]] = {
     "rm": _rm, "unlink": _rm, "shred": _shred, "chmod": _change_mode, "chown": _change_mode,

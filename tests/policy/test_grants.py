@@ -160,7 +160,7 @@ def test_a_command_that_was_granted_is_another_one_elsewhere(tmp_path: Path, alw
         ("npm test *", "-- -C x --no-cache --shard=1/2", ["--script-shell=x -- a"]),
         ("uv run pytest *", "-p no:randomly --python x", []),
         ("uv sync *", "--frozen", ["-p x", "run --project=x"]),
-        ("npm run *", "build --silent -- --watch", ["build --script-shell=./x", "x --script-s ./x", "x --prefix /srv"]),
+        ("npm run *", "build --silent -- --watch", ["build --script-shell=./x", "x -script-shell=./x", "x --script-s ./x", "x --prefix /srv"]),
         ("kubectl get *", "pods -n x", ["pods --kubeconfig=x"]),
     ],
 )  # fmt: skip

@@ -46,6 +46,7 @@ FREE_IN_AUTO = (
     "OUT=dist; cp f1 $OUT/",
     "cat ${FILE:-f1}",
     "cp * src/",
+    "git mv f1 src/ && git restore . && git checkout HEAD -- f1",
 )
 WRITTEN = (
     "for d in ~; do echo e >> $d/.bashrc; done",
@@ -55,6 +56,10 @@ WRITTEN = (
     'echo e > "$(echo ~)/.bashrc"',
     "D=.git; echo e > $D/hooks/pre-commit",
     "D=.git; cp f1 $D/hooks/pre-commit",
+    "git mv f1 .vscode/tasks.json",
+    "git mv tasks.json .vscode/",
+    "git restore -s HEAD~1 .envrc",
+    "git checkout HEAD~1 -- .envrc",
 )
 
 
