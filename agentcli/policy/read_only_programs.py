@@ -391,6 +391,9 @@ _TOOLS: dict[str, frozenset[str]] = {
 _WRITES = re.compile(
     r"-w|-o.*|-u|--?(?:out|write|exec|toolexec|config|eval|fix|install|update).*|-C.*"
 )
+# cargo-metadata(1), docs.astral.sh/uv: they bring the lock file up to date before they answer
+_LOCKS = {"cargo": ("metadata", "tree"), "uv": ("tree",)}
+_LEAVES_LOCK = frozenset({"--locked", "--frozen", "--no-deps"})
 _LISTS_TAR = re.compile(r"-?[zjJav]*t[zjJav]*f?|--list|--file=.*|-f|-z|-j|-J|-v|--verbose|--gzip")
 
 
@@ -409,6 +412,8 @@ def _tool(words: Sequence[str], may_read: Readable) -> bool:
         return rest[:1] == ["-l"] and all(map(may_read, rest[1:]))
     known = _TOOLS.get(name, frozenset())
     if not rest or rest[0] not in known:
+        return False
+    if rest[0] in _LOCKS.get(name, ()) and _LEAVES_LOCK.isdisjoint(rest):
         return False
     return not any(_WRITES.fullmatch(word) for word in rest[1:])
 

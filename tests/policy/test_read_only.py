@@ -409,6 +409,14 @@ def test_what_assigns_runs_or_leaves_is_never_read_only(
     assert wrong == []
 
 
+@pytest.mark.spec("SEC-4")
+def test_what_brings_a_lock_file_up_to_date_is_no_read(workspace: Workspace) -> None:
+    for text in ("cargo tree", "cargo metadata --format-version 1", "uv tree", "uv tree --depth 1"):
+        assert not is_read_only(text, workspace, contained=True), text
+    for text in ("cargo tree --locked", "cargo metadata --no-deps", "uv tree --frozen"):
+        assert is_read_only(text, workspace, contained=True), text
+
+
 @pytest.mark.spec("SEC-3", "SEC-4")
 def test_no_search_looks_into_credentials_that_it_does_not_name(workspace: Workspace) -> None:
     unnamed = ["grep -rn x .", "grep -R x", "rg --hidden x", "rg -uu x", "wc -l $(ls)",
