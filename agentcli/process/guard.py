@@ -317,11 +317,12 @@ def _limit(request: dict[str, Any], error_write: int, go: int | None) -> None:
         handle = _module("sandbox_landlock").open_real(request["argv"][place])
         os.set_inheritable(handle, True)  # noqa: FBT003 - the standard library's signature
         request["argv"][place] = str(handle)
+    calls = _module("sandbox_calls") if "calls" in rules else None  # the rules may hide its file
     if "landlock" in rules:
         _module("sandbox_landlock").restrict(rules["landlock"])
-    if "calls" not in rules:
+    if calls is None:
         return
-    listener = _module("sandbox_calls").install(rules["calls"], hands_over=go is not None)
+    listener = calls.install(rules["calls"], hands_over=go is not None)
     if listener >= 0 and go is not None:
         os.write(error_write, _LISTENER + b"%d" % listener)
         os.read(go, 1)

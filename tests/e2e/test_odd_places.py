@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
+from tests.support.docs import ROOT
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
+from tests.support.sandboxes import BOTH, needs
 from tests.support.wire_facts import facts_of
 
 pytestmark = pytest.mark.slow
@@ -119,3 +122,18 @@ def test_a_chat_without_a_terminal_and_without_a_prompt(line: str, tmp_path: Pat
     done = shell(line, tmp_path)
     assert done.code == 2, done
     assert done.stderr.startswith("error: there is no prompt")
+
+
+@pytest.mark.spec("SEC-7")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_program_in_a_place_that_the_sandbox_hides(kind: str, tmp_path: Path) -> None:
+    needs(kind)
+    shutil.copytree(ROOT / "agentcli", tmp_path / "installed" / "agentcli")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "seen.txt").touch()
+    env = agent_env(None, AGENTCLI_MODEL="offline", PYTHONPATH=str(tmp_path / "installed"))
+    found = run_agent(
+        *("run", "--sandbox", kind, "--permission-mode", "auto", "run ls"), env=env, cwd=work
+    )
+    assert "seen.txt" in found.stdout, found
