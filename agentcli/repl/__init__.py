@@ -1,7 +1,8 @@
 """The chat.
 
 Law: of prompt-toolkit the parts are imported and never the whole, which brings dialogs, progress
-bars and an XML parser: its ``__init__`` runs when somebody asks it for a name (PEP 562).
+bars and an XML parser: its ``__init__`` runs when somebody asks it for a name (PEP 562). Most parts
+need ``prompt_toolkit.application`` to be imported before them, as that ``__init__`` would.
 """
 
 import sys

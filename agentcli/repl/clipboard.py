@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import prompt_toolkit.application  # noqa: F401 - the parts below need it to be imported first
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 

@@ -18,6 +18,7 @@ from enum import IntEnum
 from itertools import islice
 from pathlib import Path
 
+import prompt_toolkit.application  # noqa: F401 - the parts below need it to be imported first
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -51,3 +52,19 @@ def test_a_package_in_parts_is_whole_for_those_who_ask_and_has_nothing_that_it_h
     assert "WHOLE" not in vars(made)
     assert not hasattr(made, "__warningregistry__")  # as unittest asks every module
     assert made.WHOLE and made.SIZE == 1
+
+
+EACH_ALONE = """
+import pkgutil, sys
+from importlib import import_module
+import agentcli.repl as chat
+for found in [*pkgutil.walk_packages(chat.__path__, "agentcli.repl.")]:
+    for name in [name for name in sys.modules if name.startswith(("prompt_toolkit", "agentcli.repl"))]:
+        del sys.modules[name]
+    import_module(found.name)
+"""
+
+
+@pytest.mark.slow
+def test_each_module_of_the_chat_can_be_imported_first() -> None:
+    subprocess.run([sys.executable, "-c", EACH_ALONE], check=True, cwd=Path(__file__).parents[2])
