@@ -8,6 +8,7 @@ where, as far as a bounded look tells, a credential is there that its own choice
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -70,6 +71,7 @@ def credential_met(parsed: ParsedCommand, cwd: Path) -> str:
     begins = _after_cd(commands, cwd) if parsed.plain else cwd
     starts = starts_of(commands[1:] if begins != cwd else commands, begins).directories
     known_ways = _GIVING if any(map(_shows_what_is_given, commands)) else _HOW
+    below = functools.cache(lambda place: tuple(credentials_below(place)))
     for command in commands:
         known = [word for word in seen_words(command) if word is not None]
         program = known[0].rpartition("/")[2] if known else ""
@@ -79,8 +81,7 @@ def credential_met(parsed: ParsedCommand, cwd: Path) -> str:
             continue
         unsure = () if None not in command.words else starts
         for place in dict.fromkeys((*_directories(search.places, starts), *unsure)):
-            below = credentials_below(place)
-            found = next((each for each in below if search.shows(each, place)), None)
+            found = next((each for each in below(place) if search.shows(each, place)), None)
             if found is not None:
                 return os.path.relpath(found, cwd) if found.is_relative_to(cwd) else str(found)
     return ""
