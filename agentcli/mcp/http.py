@@ -21,7 +21,14 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
 from agentcli.domain.extensions.mcp import LoginRequired, McpError
 from agentcli.mcp.protocol import LEGACY, MODERN, plain, request_headers
-from agentcli.rpc.messages import MalformedMessage, OverlongLine, TooMuch, decode, encode
+from agentcli.rpc.messages import (
+    MalformedMessage,
+    OverlongLine,
+    TooMuch,
+    beginning_of,
+    decode,
+    encode,
+)
 from agentcli.wire.http import Endpoint, HttpClient, OpenAnswer
 from agentcli.wire.sse import SseDecoder, SseEvent
 
@@ -198,16 +205,26 @@ class _Remote:
                 return
 
     async def _message(self, event: SseEvent) -> Any:
-        """What the event says; ``None`` if that is no message."""
+        """What the event says; ``None`` if that is no message. A lost answer is an error of it."""
         self._events_read += 1
         if not self._events_read % EVENTS_TOGETHER:
             await asyncio.sleep(0)
-        return _json(event.data.encode()) if event.event == "message" and event.data else None
+        if event.event != "message" or not event.data:
+            return None
+        data = event.data.encode()
+        try:
+            return _json(data)
+        except McpError as error:
+            number, asks = beginning_of(data)
+            return None if asks or number is None else self._failed(number, error)
 
     async def _take(self, message: Any) -> None:
         await self._came.put(encode({k: v for k, v in message.items() if k != "jsonrpc"}))
 
     async def _fail(self, number: Any, error: Exception) -> None:
+        await self._take(self._failed(number, error))
+
+    def _failed(self, number: Any, error: Exception) -> dict[str, Any]:
         """An answer of ours, where the server has none."""
         kind = type(error).__name__
         text = str(error) or kind
@@ -217,7 +234,7 @@ class _Remote:
         elif isinstance(error, AgentError):
             text, data = error.message, {**data, "advice": error.advice, "transport": "McpError"}
         told = {"code": TRANSPORT_FAILED, "message": text, "data": data}
-        await self._came.put(encode({"id": number, "error": told}))
+        return {"id": number, "error": told}
 
 
 class _Http(_Remote):

@@ -306,6 +306,33 @@ def test_a_flood_of_small_events_lets_others_have_a_turn(
 
 
 @pytest.mark.spec("MCP-6", "SEC-13")
+@pytest.mark.parametrize("transport", [Transport.HTTP, Transport.SSE])
+def test_an_event_beyond_our_bounds_costs_the_answer_that_it_is_and_no_other(
+    transport: Transport,
+) -> None:
+    deep = b"[" * 300 + b"]" * 300
+    events = [
+        b"event: endpoint\ndata: /\n\n" if transport is Transport.SSE else b"",
+        b'data: {"method":"notifications/message","params":%b}\n\n' % deep,
+        b'data: {"id":2,"result":%b}\n\n' % deep,
+        b'data: {"id":1,"result":"whole"}\n\n',
+    ]
+
+    async def ask(url: str) -> list[str]:
+        configured = server("f", {"type": str(transport), "url": url})
+        channel_of = http_channel if transport is Transport.HTTP else sse_channel
+        async with channel_of(configured, PlainHeaders(configured)) as channel:
+            await channel.send(b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
+            lines = aiter(channel.lines())
+            return [str(await anext(lines)) for _ in range(2)]
+
+    with hostile_reply(lambda: events, headers=STREAM) as reply:
+        lost, answer = asyncio.run(ask(reply.url))
+    assert '"id":2,"error"' in lost and "nested more than 200 deep" in lost
+    assert '"id":1,"result":"whole"' in answer
+
+
+@pytest.mark.spec("MCP-6", "SEC-13")
 def test_over_http_too_many_messages_in_one_are_an_error_and_few_answers_leave_at_once() -> None:
     held = threading.Event()
 
