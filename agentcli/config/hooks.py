@@ -187,8 +187,15 @@ def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path
 
 
 def run_the_directory(scripts: Iterable[Path]) -> bool:
-    """Whether one of them has a program run what files of the directory say, as ``make`` does."""
-    return any(_CALLS_ONE.search(_text_of(script)) for script in scripts)
+    """Whether one of them has a program run what files of the directory say, as ``make`` does.
+
+    So may one that names more than is looked at.
+    """
+    texts = [_text_of(script) for script in scripts]
+    is_long = any(
+        len(text) >= _MAX_SCRIPT_BYTES or len(_named_in(text)) > _MAX_NAMED for text in texts
+    )
+    return is_long or len(texts) >= _MAX_NAMED or any(map(_CALLS_ONE.search, texts))
 
 
 def finds_modules(hook: HookConfig, root: Path, cwd: Path) -> tuple[bool, bool]:
@@ -397,12 +404,16 @@ def _is_script(place: str) -> bool:
 
 def _add_named(script: Path, top: str, found: dict[Path, None], depth: int = 3) -> None:
     """What a script names that is a script, too: sourced and called files, within bounds."""
-    for word in dict.fromkeys(_NAMED_IN_SCRIPT.findall(_text_of(script))[:_MAX_NAMED]):
+    for word in _named_in(_text_of(script))[:_MAX_NAMED]:
         for place in _places(word.lstrip("/"), (str(script.parent), top), top, os.path.isfile):
             if Path(place) not in found and len(found) < _MAX_NAMED:
                 found[Path(place)] = None
                 if depth:
                     _add_named(Path(place), top, found, depth - 1)
+
+
+def _named_in(text: str) -> list[str]:
+    return list(dict.fromkeys(_NAMED_IN_SCRIPT.findall(text)))
 
 
 def _text_of(script: Path) -> str:

@@ -144,7 +144,7 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
     for manager, names in _MANAGERS:
         if manager in script:
             yield from (joined(tree, name) for name in names)
-    words = _NAMED_IN_HOOK.findall(script[:_MAX_HOOK_BYTES])[:_MOST_NAMED]
+    words = list(dict.fromkeys(_NAMED_IN_HOOK.findall(script[:_MAX_HOOK_BYTES])))[:_MOST_NAMED]
     below = (word.partition(b"/")[2] for word in words)  # of "$PWD/run.sh"
     for found in filter(None, dict.fromkeys((*words, *below))):
         for base in filter(None, (tree, own)):

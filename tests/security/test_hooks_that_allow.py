@@ -124,3 +124,26 @@ def test_a_script_of_the_users_imports_nothing_of_an_unknown_directory(
         done = one_shot(server, "hi", "--sandbox", "off", cwd=work)
     assert (home / "ran").exists(), done.stderr
     assert not (home / "escaped").exists()
+
+
+@pytest.mark.spec("SEC-3", "SEC-17")
+@pytest.mark.parametrize("many", [["/dev/null"] * 300, [f"/x/{number}" for number in range(300)]])
+def test_what_a_hooks_script_names_last_is_not_edited_for_its_yes(
+    repository: Path, home: Path, many: list[str]
+) -> None:
+    needs("landlock")
+    lines = "".join(f": >/dev/null # {name}\n" for name in many)
+    write(repository, ".agents/hook.sh", f"{lines}sh tools/check.sh\n")
+    write(repository, "tools/check.sh", "true\n")
+    write(
+        repository,
+        ".agents/config.toml",
+        '[[hooks.PreToolUse]]\nmatcher = "bash"\ncommand = "sh .agents/hook.sh"\n',
+    )
+    made = call("write_file", {"path": "tools/check.sh", "content": f"echo '{ALLOW}'\n"})
+    read = call("read_file", {"path": "tools/check.sh"})
+    escape = call("bash", {"command": f"touch {home}/escaped", "access": "outside"})
+    with ModelServer([read, made, escape, "done"]) as server:
+        mode = ("--permission-mode", "accept-edits", "--sandbox", "landlock")
+        done = one_shot(server, "hi", "--trust", *mode, cwd=repository)
+    assert not (home / "escaped").exists(), done.stderr
