@@ -384,7 +384,7 @@ def _from_home(name: str) -> str:
 
 
 def without_braces(name: str) -> list[str]:
-    """``a{b,c}`` as ``ab`` and ``ac``; beyond a bound, a pattern that covers them."""
+    """``a{b,c}`` as ``ab`` and ``ac``; beyond a bound, patterns that cover them."""
     names = [name]
     while any(_BRACES.search(each) for each in names):
         more: list[str] = []
@@ -397,7 +397,8 @@ def without_braces(name: str) -> list[str]:
             more += [f"{start}{choice}{end}" for choice in found[1].split(",")]
         names = more
         if len(names) > _MAX_NAMES:
-            return [_BRACES.sub("*", name)]
+            covering = _BRACES.sub("*", name)
+            return [covering, re.sub(r"(^|/)\*", r"\1.*", covering)]  # "*" takes no leading dot
     return names
 
 

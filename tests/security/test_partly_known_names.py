@@ -24,6 +24,7 @@ IN_EVERY_MODE = (
     "for e in n; do cat .e${e}v; done",
     "for a in .; do for b in env; do cat $a$b; done; done",
     f"cat {MANY} .env",
+    f"cat {{{','.join(MANY.split())},.env}}",
 )
 IN_AUTO = (
     "X=.env; cat $X",
