@@ -6,13 +6,18 @@ may still change) and below it what ``Below`` gives: running calls, the input, a
 Text that is printed costs its own bytes and little more. Frames that events ask for come at most
 30 times a second, a frame that a key asks for at once. Without a region the text is printed as it
 comes.
+
+A frame that is on its way while the terminal is resized is found afterwards, but only the last
+one is. So for a moment after a resize each frame asks for an answer, and the next waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple, TextIO
 
 from agentcli.ui.frame import RESTORE, Below, Frame
@@ -32,9 +37,11 @@ from agentcli.ui.theme import Theme
 MAX_TAIL = 6
 SETTLE_S = 0.3
 ANSWER_S = 0.25
+UNSTEADY_S = 1.0  # after a resize, in which the next one is likely
 ASK_CURSOR = "\x1b[6n"
 
 HOME = "\x1b[H"
+CORNER = "\x1b[9999;9999H"  # the last place of the window
 
 
 Compose = Callable[[Size, bool], Below]
@@ -78,10 +85,14 @@ class LiveScreen(Screen):
         self._settled = False  # all that is complete in the tail is finished
         self._painting = False
         self._settling: asyncio.TimerHandle | None = None
-        self._is_asking = False  # the terminal was asked where the cursor is
+        self._asked: deque[Callable[[Place], None]] = deque()  # each takes one answer
+        self._asking: object = None  # what the answers are for
+        self._answers = False  # the terminal does
+        self._corner = Place(0, 0)  # the last one of the window, as the terminal says
+        self._unsteady_until = 0.0
+        self._unseen: asyncio.TimerHandle | None = None  # a frame that the terminal is yet to take
         self._settled_size = Size(0, 0)
         self._first_size: Size | None = None  # that was seen, while it changes
-        self._asked_row: int | None = None  # of the cursor, while its mark is asked for
         self._last = Last([], 0, goes_on=False, begun=[])
         self._drawn_size = Size(0, 0)  # of the window, when a frame was drawn
         self._drawn = Drawn(0, 0)
@@ -133,7 +144,7 @@ class LiveScreen(Screen):
         self._cancel_timer()
         if self._settling is not None:
             self._settling.cancel()
-        self._is_asking, self._asked_row = False, None
+        self._asking = None
         if self._first_size is None and self.size != self._drawn_size:
             self._first_size = self.size
         try:
@@ -148,30 +159,50 @@ class LiveScreen(Screen):
         """Where lines are wrapped again, ask where that has put the cursor."""
         self._settled_size = self.size
         if self._frame.reflows or self._left:
-            self._is_asking = True
-            loop = asyncio.get_running_loop()
-            self._settling = loop.call_later(ANSWER_S, self._place, None)
+            self._asking = object()
+            self._await_answer(None)
+            self._asked.append(partial(self._ask_for_mark, self._asking))
             self._write(ASK_CURSOR)
         else:
             self._place(None)
 
+    def _await_answer(self, row: int | None) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+        self._settling = asyncio.get_running_loop().call_later(ANSWER_S, self._place, row)
+
     def cursor_is_at(self, place: Place) -> None:
-        """The terminal reports the cursor's place, then that of the mark."""
-        if not self._is_asking or self._settling is None:
+        """The terminal reports where the cursor is."""
+        if self._asked:
+            self._asked.popleft()(place)
+
+    def _ask_for_mark(self, asking: object, at: Place) -> None:
+        if asking is not self._asking:
             return
-        self._settling.cancel()
-        if self._asked_row is not None:
-            self._place(self._asked_row, place)
-        elif self._frame.reflows and self._first_size is not None:
-            self._asked_row = place.row
-            loop = asyncio.get_running_loop()
-            self._settling = loop.call_later(ANSWER_S, self._place, place.row)
-            self._write(f"{RESTORE}{ASK_CURSOR}\x1b[{place.row + 1};{place.column + 1}H")
+        if self._frame.reflows and self._first_size is not None:
+            self._await_answer(at.row)
+            found: list[Place] = []
+            self._asked += found.append, found.append, partial(self._find_mark, asking, at, found)
+            self._write(f"{ASK_CURSOR}{RESTORE}{ASK_CURSOR}{CORNER}{ASK_CURSOR}{_to(at)}")
         else:
-            self._place(place.row)
+            self._place(at.row)
+
+    def _find_mark(self, asking: object, at: Place, found: list[Place], corner: Place) -> None:
+        """The cursor was in the first place that was ``found``, the mark is in the second."""
+        stood, mark = found
+        if stood != at:  # wrapped again since: the cursor was put where it had been before
+            self._write(_to(stood))
+        if asking is self._asking:
+            size, before, self._corner = self._settled_size, self._corner, corner
+            if stood == at and corner in {Place(size.lines - 1, size.columns - 1), before}:
+                self._place(at.row, mark)
+            else:
+                self.resized()
 
     def _place(self, row: int | None, mark: Place | None = None) -> None:
         """Draw the region where it has come to stand."""
+        self._asked.clear()
+        self._answers = row is not None
         if self.size != self._settled_size:
             self.resized()
         else:
@@ -185,10 +216,13 @@ class LiveScreen(Screen):
         """
         if self._settling is not None:
             self._settling.cancel()
-        self._settling, self._is_asking = None, False
-        if self.size != self._drawn_size:
-            self._take_place(self.size, row, mark)
-        self._first_size = self._asked_row = None
+            self._unsteady_until = self._settling.when() + UNSTEADY_S if self._answers else 0.0
+        self._settling = self._asking = None
+        size = self.size
+        if size != self._drawn_size:
+            self._take_place(size, row, mark)
+            self._draw(size, at_once=True)  # what stands there is known only now
+        self._first_size = None
         self._show_waiting()
 
     def _take_place(self, size: Size, row: int | None, mark: Place | None) -> None:
@@ -318,12 +352,17 @@ class LiveScreen(Screen):
         """Draw a frame now, or when a terminal that is behind has caught up."""
         if self._compose is None or self._settling is not None:
             return
-        if self._writer is not None and self._writer.is_behind:
+        is_behind = self._writer is not None and self._writer.is_behind
+        if is_behind or self._unseen is not None:
             self._cancel_timer()
             return
-        size = self.size
-        if size != self._drawn_size:
+        if (size := self.size) != self._drawn_size:
             self.resized()
+        else:
+            self._draw(size)
+
+    def _draw(self, size: Size, *, at_once: bool = False) -> None:
+        if self._compose is None:
             return
         self._painting = True
         self._take_pending()
@@ -337,12 +376,31 @@ class LiveScreen(Screen):
         kept = min(len(rows), MAX_TAIL, max(1, size.lines // 3)) + len(unfinished)
         needs_gap = bool(unfinished) or not self._gap
         below = self._compose(Size(size.columns, max(1, size.lines - kept)), needs_gap)
-        if self.size != size:
+        if self.size != size and not at_once:
             self.resized()
             return
         cursor = _lower(below.cursor, len(unfinished))
-        self._write(self._frame_of(rows, Below([*unfinished, *below.rows], cursor), size))
+        out = self._frame_of(rows, Below([*unfinished, *below.rows], cursor), size)
         self._drawn = self._drawn._replace(unfinished=len(unfinished))
+        if out and self._unsteady_until:
+            out += self._asking_whether_taken()
+        self._write(out)
+
+    def _asking_whether_taken(self) -> str:
+        """What asks for the answer to a frame, soon after a resize; none follows before it."""
+        loop = asyncio.get_running_loop()
+        if loop.time() > self._unsteady_until:
+            self._unsteady_until = 0.0
+            return ""
+        self._unseen = loop.call_later(ANSWER_S, self._is_taken, None)
+        self._asked.append(self._is_taken)
+        return ASK_CURSOR
+
+    def _is_taken(self, _at: Place | None) -> None:
+        if self._unseen is not None:
+            self._unseen.cancel()
+            self._unseen = None
+            self.request()
 
     def _unfinished(self, columns: int) -> list[Row]:
         """The end of the streamed text as far as it may still change."""
@@ -508,6 +566,10 @@ class LiveScreen(Screen):
         """Something else wrote while there was no region."""
         if self._compose is None:
             super().cursor_was_moved()
+
+
+def _to(place: Place) -> str:
+    return f"\x1b[{place.row + 1};{place.column + 1}H"
 
 
 def _lower(cursor: Place, rows: int) -> Place:

@@ -607,6 +607,10 @@ def _style_at_end(text: str) -> str:
 
 def reflowed(rows: Sequence[Row], cursor: Place, columns: int, start: int) -> Place:
     """Where the cursor comes to stand when the lines of ``rows`` are wrapped again."""
+    inside = min(max(0, cursor.row), len(rows) - 1)
+    if beyond := cursor.row - inside:
+        moved = reflowed(rows, Place(inside, cursor.column), columns, start)
+        return Place(moved.row + beyond, moved.column)
     at = rows[cursor.row]
     head = Rows(columns, start, soft=rows[0].soft)
     if cursor.row:

@@ -43,6 +43,11 @@ class ReflowingTerminal:
         return self._row
 
     @property
+    def cursor(self) -> Place:
+        """Where it is, as it would be reported."""
+        return Place(self._row, min(self._column, self.columns - 1))
+
+    @property
     def mark(self) -> Place:
         """Where the saved cursor is, as it would be restored."""
         return Place(min(self._saved[0], self.lines - 1), min(self._saved[1], self.columns - 1))
@@ -119,7 +124,8 @@ class ReflowingTerminal:
             self._column = min(number, self.columns) - 1
         elif kind == "H":
             place = [int(each) - 1 for each in parameter.split(";")] if parameter else [0, 0]
-            self._row, self._column = place
+            self._row = min(place[0], self.lines - 1)
+            self._column = min(place[1], self.columns - 1)
         elif kind == "K":
             screen[row].erase(column)
         elif kind == "X":

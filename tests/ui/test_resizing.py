@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import io
 import random
+from collections.abc import Sequence
 
 import pytest
 
-from agentcli.ui.frame import Below
-from agentcli.ui.live_screen import LiveScreen
+from agentcli.ui.frame import SAVE, Below
+from agentcli.ui.live_screen import ASK_CURSOR, LiveScreen
 from agentcli.ui.rows import Place, Row, Rows, fit_row
 from agentcli.ui.screen import Size
 from agentcli.ui.theme import Theme
 from tests.support.documents import document, numbers_of
 from tests.support.reflowing import ReflowingTerminal
+from tests.support.ticks import TickLoop
 
 LIVE = Theme(color=True, attributes=True, live=True)
 REGION = (
@@ -141,6 +143,189 @@ def test_a_frame_that_is_drawn_in_another_window_than_it_was_made_for_loses_no_w
     doubled = 0  # above the window, where it cannot be taken back
     for seed in seeds:
         words, seen = late_frame(seed, Size(40, 12), Size(110, 40))
+        assert list(dict.fromkeys(seen)) == words
+        doubled += seen != words
+    assert doubled <= len(seeds) // 10
+
+
+class SlowWindow(Window):
+    """One whose terminal takes what is written when it is told to, and answers then."""
+
+    def __init__(self) -> None:
+        self._written = ""
+        super().__init__(reflows=True)
+
+    def write(self, text: str, /) -> int:
+        self._written += text
+        return len(text)
+
+    def take(self) -> None:
+        """Until nothing is written any more, not even for an answer."""
+        while self._written:
+            written, self._written = self._written, ""
+            answers: list[Place] = []
+            *asked, rest = written.split(ASK_CURSOR)
+            for part in asked:
+                self.terminal.feed(part)
+                answers.append(self.terminal.cursor)
+            self.terminal.feed(rest)
+            for answer in answers:
+                self.screen.cursor_is_at(answer)
+
+    def change(self, columns: int, lines: int) -> None:
+        """The terminal wraps its lines again, draws what was on its way, and tells of its size."""
+        self.terminal.resize(columns, lines)
+        self.take()
+        self._told = Size(columns, lines)
+        self.screen.resized()
+
+
+async def dragged(seed: int, changes: int) -> tuple[list[str], list[str]]:
+    """The words of a document, and those seen of it.
+
+    The window is resized ``changes`` times, each time after frames that it has not drawn yet: one
+    before the first change, and whatever the screen dares to write before the others.
+    """
+    text, chance = document(seed, 6), random.Random(seed)
+    window, screen = (made := SlowWindow()), made.screen
+    screen.print_block(["said before"])
+
+    async def feed(number: int) -> None:
+        nonlocal text
+        for _ in range(number):
+            screen.feed_text(text[: (piece := chance.choice([1, 5, 20, 60, 200]))])
+            text = text[piece:]
+            await asyncio.sleep(0.04)
+
+    await feed(chance.randint(1, 8))
+    window.take()
+    await asyncio.sleep(0.04)
+    window.take()
+    for number in range(changes):
+        await feed(1 if not number else chance.randint(1, 4))
+        window.change(chance.randint(40, 110), chance.randint(12, 40))
+        for _ in range(chance.randint(0, 24)):
+            await asyncio.sleep(0.05)
+            window.take()
+    while screen._settling is not None:
+        await asyncio.sleep(0.05)
+        window.take()
+    while text:
+        await feed(1)
+        window.take()
+    screen.end_text()
+    screen.hide()
+    window.take()
+    return numbers_of(document(seed, 6)), numbers_of(window.terminal.text())
+
+
+def played(seed: int, changes: int) -> tuple[list[str], list[str]]:
+    loop = TickLoop(lambda _: None)
+    try:
+        return loop.run_until_complete(dragged(seed, changes))
+    finally:
+        loop.close()
+
+
+@pytest.mark.spec("UI-1", "OPS-1")
+@pytest.mark.parametrize(
+    ("seeds", "changes"),
+    [
+        ([3044, 3061, 3075, 3097, 3110], 4),
+        *(pytest.param(range(n, n + 30), 2, marks=pytest.mark.slow) for n in range(3000, 3120, 30)),
+    ],
+)
+def test_a_window_that_is_resized_again_before_it_has_drawn_everything_loses_no_word(
+    seeds: Sequence[int], changes: int
+) -> None:
+    doubled = 0
+    for seed in seeds:
+        words, seen = played(seed, changes)
+        assert list(dict.fromkeys(seen)) == words
+        doubled += seen != words
+    assert doubled <= 1 + len(seeds) // 10
+
+
+@pytest.mark.spec("UI-1")
+def test_for_a_moment_after_a_resize_a_frame_waits_until_the_one_before_was_drawn() -> None:
+    async def main() -> list[tuple[int, bool]]:
+        window = SlowWindow()
+        window.take()
+        window.change(60, 20)
+        found = []
+
+        async def frames() -> None:
+            """How many frames two pieces make that the terminal does not draw yet."""
+            for piece in ("one ", "two "):
+                window.screen.feed_text(piece)
+                await asyncio.sleep(0.05)
+            written = window._written
+            found.append((written.count(SAVE), ASK_CURSOR in written))
+
+        while window.screen._settling is not None:
+            await asyncio.sleep(0.05)
+            window.take()
+        await frames()
+        await asyncio.sleep(0.3)  # it has not answered: the next goes out nevertheless
+        found.append((window._written.count(SAVE), ASK_CURSOR in window._written))
+        window.take()
+        await asyncio.sleep(5)
+        window.take()
+        await frames()
+        return found
+
+    loop = TickLoop(lambda _: None)
+    try:
+        assert loop.run_until_complete(main()) == [(1, True), (2, True), (2, False)]
+    finally:
+        loop.close()
+
+
+@pytest.mark.spec("UI-1")
+def test_a_terminal_of_another_size_than_it_says_gets_its_frames() -> None:
+    async def main() -> str:
+        window = SlowWindow()
+        window.take()
+        window.change(60, 20)
+        window.terminal.resize(70, 22)  # and it says 60 by 20 for good
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            window.take()
+        window.screen.feed_text("seen\n")
+        await asyncio.sleep(0.1)
+        window.take()
+        return window.terminal.text()
+
+    loop = TickLoop(lambda _: None)
+    try:
+        assert "seen" in loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+@pytest.mark.spec("UI-1", "OPS-1")
+@pytest.mark.parametrize(
+    "seeds", [range(4000, 4012), pytest.param(range(4012, 4200), marks=pytest.mark.slow)]
+)
+def test_a_size_that_changes_again_before_a_frame_for_the_last_one_loses_no_word(
+    seeds: range,
+) -> None:
+    doubled = 0
+    for seed in seeds:
+        text, chance, window = document(seed, 6), random.Random(seed), Window(reflows=True)
+        screen, terminal = window.screen, window.terminal
+        at = chance.randint(1, len(text))
+        for start in range(0, at, 50):
+            screen.feed_text(text[start : min(at, start + 50)])
+        for _ in range(3):
+            size = Size(chance.randint(40, 110), chance.randint(12, 40))
+            terminal.resize(*size)
+            window._told = screen._first_size = size
+            screen._end_settling(terminal.row, terminal.mark)
+        screen.feed_text(text[at:])
+        screen.end_text()
+        screen.hide()
+        words, seen = numbers_of(text), numbers_of(terminal.text())
         assert list(dict.fromkeys(seen)) == words
         doubled += seen != words
     assert doubled <= len(seeds) // 10
