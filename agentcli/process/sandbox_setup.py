@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -349,8 +350,9 @@ class Probe:
 
 def probe_bwrap(prefix: Sequence[str], root: Path) -> Probe:
     """Run a shell with the command line of a real command; ``root`` must be writable in it."""
-    read_end, write_end = os.pipe()
-    argv = (prefix[0], "--info-fd", str(write_end), *prefix[1:], "/bin/sh", "-c", _SCRIPT)
+    # no pipe: bubblewrap would die of writing to it when we are killed, and leave its child behind
+    info = os.memfd_create("info")
+    argv = (prefix[0], "--info-fd", str(info), *prefix[1:], "/bin/sh", "-c", _SCRIPT)
     try:
         process = subprocess.Popen(  # noqa: S603 - found outside of the workspace
             (*argv, str(root)),
@@ -359,22 +361,21 @@ def probe_bwrap(prefix: Sequence[str], root: Path) -> Probe:
             stderr=subprocess.STDOUT,
             env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
             cwd="/",
-            pass_fds=(write_end,),
+            pass_fds=(info,),
             start_new_session=True,
         )
     except OSError as error:
-        os.close(read_end)
+        os.close(info)
         return Probe(f"{prefix[0]} cannot be started: {error.strerror}", INSTALL)
-    finally:
-        os.close(write_end)
     with process:
         try:
             said = _read_until(process, time.monotonic() + TIMEOUT_S)
             if said.startswith(_READY):
-                return Probe(namespaces=_namespaces(read_end))
+                return Probe(namespaces=_namespaces(info))
         finally:
-            os.close(read_end)
-            process.kill()
+            os.close(info)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # a child that still waits for it, too
     if not said.strip():
         return Probe(f"bubblewrap cannot write to {root} although we can")
     problem = said.decode("utf-8", "replace").strip().splitlines()[0][:300]
@@ -402,7 +403,7 @@ def _namespaces(info: int) -> tuple[int, ...]:
     """The run's network and the user namespace that it belongs to; none where they are not told."""
     opened: list[int] = []
     try:
-        pid = int(json.loads(os.read(info, 4096))["child-pid"])
+        pid = int(json.loads(os.pread(info, 4096, 0))["child-pid"])
         network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         opened.append(network)
         owner = fcntl.ioctl(network, _NS_GET_USERNS)

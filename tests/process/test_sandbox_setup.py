@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,6 +102,27 @@ def test_the_trial_run_leaves_a_network_to_share(tmp_path: Path) -> None:
         os.close(handle)
     assert [link.partition(":")[0] for link in links] == ["user", "net"]
     assert links[1] != os.readlink("/proc/self/ns/net")
+
+
+@pytest.mark.spec("SEC-7", "CAN-7")
+def test_a_trial_run_whose_program_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
+    needs("bwrap")
+    alive = tmp_path / "alive"  # open for as long as anything of the trial run lives
+    os.mkfifo(alive)
+    dies = 'kill -KILL "$PPID"; while kill -0 "$PPID" 2>/dev/null; do :; done'
+    path = program(tmp_path / "bwrap", f'exec 9>"{alive}"; {dies}; exec /usr/bin/bwrap "$@"')
+    prefix = (path, "--unshare-user", "--unshare-pid", "--bind", "/", "/", "--")
+    code = (
+        "import sys; from pathlib import Path; from agentcli.process.sandbox_setup import probe_bwrap;"
+        f"probe_bwrap({prefix!r}, Path(sys.argv[1]))"
+    )
+    with (
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as killed,
+        alive.open("rb") as end,
+    ):
+        assert killed.wait() == -signal.SIGKILL
+        assert select.select([end], [], [], 10)[0], "a process of the trial run still lives"
+        assert end.read() == b""
 
 
 @pytest.mark.spec("SEC-7")
