@@ -227,7 +227,7 @@ class EditorSession:
                     return await session.run(Prompt(content.message(called)), token, queued=rows)
         typed = UserMessage((TextPart(content.text),))
         if "@" in content.text:
-            typed = await attach(content.text, session.workspace)
+            typed = await attach(content.text, session.workspace, session.notify)
             typed = await session.with_resources(typed, content.text, token)
         self.updates.begin_turn()
         return await session.run(Prompt(content.message(typed)), token, queued=rows)

@@ -268,7 +268,7 @@ async def _build(
         ask=asker,
         long_wait=long_wait,
         queue=queue,
-        attach=partial(with_files, workspace),
+        attach=partial(with_files, workspace, listeners.notify),
         choose=models.choose,
         fallbacks=fallback_ids,
         small_model=settings.small_model or "",

@@ -6,7 +6,7 @@ that makes it a message. The mirror is the only reader: one process writes a ses
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -146,8 +146,10 @@ def _grouped(items: Sequence[QueuedInput]) -> tuple[QueuedInput, ...]:
     return tuple(one if item is told[0] else item for item in rest)
 
 
-async def with_files(workspace: Workspace, text: str, *, only_inside: bool = False) -> UserMessage:
+async def with_files(
+    workspace: Workspace, say: Callable[[str], None], text: str, *, only_inside: bool = False
+) -> UserMessage:
     """What waited, as a message with the files that it names; maybe only those of ``workspace``."""
     from agentcli.app.files.attachments import attach
 
-    return await attach(text, workspace, only_inside=only_inside)
+    return await attach(text, workspace, say, only_inside=only_inside)

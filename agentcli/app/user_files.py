@@ -139,9 +139,9 @@ class UserFiles:
 
         await asyncio.to_thread(write, self.instructions_file, text)
 
-    async def message(self, text: str) -> UserMessage:
-        """The message for what was typed, with the files that it names (UI-4)."""
-        return await attach(text, Workspace(self.cwd, self.cwd))
+    async def message(self, text: str, say: Callable[[str], None]) -> UserMessage:
+        """The message for what was typed, with the files that it names (UI-4); see ``attach``."""
+        return await attach(text, Workspace(self.cwd, self.cwd), say)
 
     async def plugins(self) -> Sequence[str]:
         """The plugins that take effect, a line each (EXT-5)."""

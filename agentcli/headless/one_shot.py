@@ -266,9 +266,25 @@ class OneShot:
             if message is not None and calls and words.startswith("/"):
                 return await self._answer(session, message, self._token)
             if message is not None:
-                message = await with_attachments(message, self._request.words, self._cwd)
+                message = await self._attached(session, message, self._request.words)
                 message = await session.with_resources(message, words, self._token)
             return await self._turn(session, message, self._token)
+
+    async def _attached(
+        self, session: Session, message: UserMessage, words: Sequence[str]
+    ) -> UserMessage:
+        """``message`` with the files that the words of the command line name (UI-4).
+
+        What came on stdin names none: a program wrote it, not the user.
+        """
+        typed = " ".join(words).strip()
+        if "@" not in typed or message.parts[0] != TextPart(typed):
+            return message
+        from agentcli.app.files.attachments import attach
+        from agentcli.domain.tools import Workspace
+
+        attached = await attach(typed, Workspace(self._cwd, self._cwd), session.notify)
+        return UserMessage((*message.parts, *attached.parts[1:]))
 
     async def _once_more(self, session: Session, message: UserMessage | None) -> RunEnd:
         """The run was begun before: what it came to, or else the rest of it."""
@@ -296,7 +312,7 @@ class OneShot:
         try:
             found = find_called(session, first.text)
             if found is None:
-                attached = await with_attachments(message, (first.text,), self._cwd)
+                attached = await self._attached(session, message, (first.text,))
                 return await self._turn(session, attached, token, queued)
             async with in_force(session, *found):
                 self._is_calling = True
@@ -463,21 +479,6 @@ class OneShot:
 
 
 # --- the prompt: words of the command line, piped stdin, or both ---------------------------
-
-
-async def with_attachments(message: UserMessage, words: Sequence[str], cwd: Path) -> UserMessage:
-    """``message`` with the files that the words of the command line name (UI-4).
-
-    What came on stdin names none: a program wrote it, not the user.
-    """
-    typed = " ".join(words).strip()
-    if "@" not in typed or message.parts[0] != TextPart(typed):
-        return message
-    from agentcli.app.files.attachments import attach
-    from agentcli.domain.tools import Workspace
-
-    attached = await attach(typed, Workspace(cwd, cwd))
-    return UserMessage((*message.parts, *attached.parts[1:]))
 
 
 def read_stdin(*, patient: bool) -> str:

@@ -76,6 +76,7 @@ class SessionSandbox:
         self._lock = asyncio.Lock()
         self._state = SandboxState(SandboxKind.OFF, wanted, network=network, known=wanted == "off")
         self._paused = False
+        self._is_closed = False
         self._notice_given = False
 
     @property
@@ -92,14 +93,14 @@ class SessionSandbox:
         return self._namespaces
 
     async def begin(self) -> SandboxState:
-        """Find out by a real run what works here, once, and not while it is switched off."""
+        """Find out by a real run what works here, once, and not while it is switched off.
+
+        A run that hangs is given up when the caller is cancelled, or the session ends.
+        """
         async with self._lock:
-            if not self._state.known and not self._paused:
-                try:
-                    self._state = await asyncio.to_thread(self._find_out)
-                except OSError as error:
-                    problem = f"looking for a sandbox failed: {error}"
-                    self._state = replace(self._state, problem=problem, known=True)
+            if not (self._state.known or self._paused or self._is_closed):
+                gone = threading.Event()
+                await uninterruptible(asyncio.to_thread(self._look, gone), gone.set)
         return self.state
 
     def switch(self, *, on: bool) -> None:
@@ -121,7 +122,14 @@ class SessionSandbox:
 
     # --- what works --------------------------------------------------------------------------
 
-    def _find_out(self) -> SandboxState:
+    def _look(self, gone: threading.Event) -> None:
+        try:
+            self._state = self._find_out(gone)
+        except OSError as error:
+            problem = f"looking for a sandbox failed: {error}"
+            self._state = replace(self._state, problem=problem, known=True)
+
+    def _find_out(self, gone: threading.Event) -> SandboxState:
         from agentcli.process import sandbox_calls, sandbox_landlock, sandbox_setup
         from agentcli.process.environment import base_environment, without_credentials
 
@@ -129,7 +137,7 @@ class SessionSandbox:
         if sys.platform != "linux":
             return replace(state, problem=NO_SANDBOX_HERE)
         try:
-            private = self._private = sandbox_setup.make_private()
+            private = self._private = self._private or sandbox_setup.make_private()
         except OSError as error:
             return replace(state, problem=f"no temporary directory can be made: {error.strerror}")
         self._filtered = sandbox_calls.machine() is not None
@@ -143,10 +151,12 @@ class SessionSandbox:
         )
         failed: list[Probe] = []
         if self._wanted in {"auto", SandboxKind.BWRAP}:
-            probe = self._try_bwrap(private)
+            probe = self._try_bwrap(private, lambda: self._is_closed or gone.is_set())
             if not probe.problem:
                 writable = (*self._roots, Path("/tmp"))  # noqa: S108 - a private one
                 return replace(inside, kind=SandboxKind.BWRAP, writable=writable)
+            if self._is_closed or gone.is_set():
+                return self._state
             failed.append(probe)
         if self._wanted in {"auto", SandboxKind.LANDLOCK}:
             probe = sandbox_setup.probe_landlock()
@@ -167,7 +177,7 @@ class SessionSandbox:
         problem = "; ".join(probe.problem for probe in failed)
         return replace(state, problem=problem, advice=failed[0].advice)
 
-    def _try_bwrap(self, private: PrivatePlaces) -> Probe:
+    def _try_bwrap(self, private: PrivatePlaces, stopped: Callable[[], bool]) -> Probe:
         from agentcli.process.environment import find_program
         from agentcli.process.sandbox_setup import (
             INSTALL,
@@ -183,9 +193,9 @@ class SessionSandbox:
             return Probe("bubblewrap is not installed", INSTALL)
         places = self._find_places()
         prefix = bwrap_argv(program, places, private, self._roots[0], own_network=True)
-        probe = probe_bwrap(prefix, self._roots[0])
+        probe = probe_bwrap(prefix, self._roots[0], stopped)
         self._program, self._namespaces = program, probe.namespaces
-        self._takes_open_files = takes_open_files(program)
+        self._takes_open_files = not probe.problem and takes_open_files(program)
         return probe
 
     def _find_places(self) -> Places:
@@ -394,6 +404,7 @@ class SessionSandbox:
 
     async def aclose(self) -> None:
         """Remove the session's private temporary directory."""
+        self._is_closed = True
         await self.step_outside()
         async with self._lock:  # what is being found out would be left behind
             private, self._private = self._private, None

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,7 @@ _ISOLATION = (
     "--cap-drop", "ALL", "--new-session",
 )  # fmt: skip
 TIMEOUT_S = 5.0
+_LOOK_S = 0.05
 _READY = b"ready"
 _SCRIPT = '[ -w "$0" ] && echo ready; read -r x'
 # linux/nsfs.h: the user namespace that owns the one of the file
@@ -348,8 +349,13 @@ class Probe:
     namespaces: tuple[int, ...] = ()
 
 
-def probe_bwrap(prefix: Sequence[str], root: Path) -> Probe:
-    """Run a shell with the command line of a real command; ``root`` must be writable in it."""
+def probe_bwrap(
+    prefix: Sequence[str], root: Path, stopped: Callable[[], bool] = lambda: False
+) -> Probe:
+    """Run a shell with the command line of a real command; ``root`` must be writable in it.
+
+    Once ``stopped`` it is not waited for.
+    """
     # no pipe: bubblewrap would die of writing to it when we are killed, and leave its child behind
     info = os.memfd_create("info")
     argv = (prefix[0], "--info-fd", str(info), *prefix[1:], "/bin/sh", "-c", _SCRIPT)
@@ -369,7 +375,7 @@ def probe_bwrap(prefix: Sequence[str], root: Path) -> Probe:
         return Probe(f"{prefix[0]} cannot be started: {error.strerror}", INSTALL)
     with process:
         try:
-            said = _read_until(process, time.monotonic() + TIMEOUT_S)
+            said = _read_until(process, time.monotonic() + TIMEOUT_S, stopped)
             if said.startswith(_READY):
                 return Probe(namespaces=_namespaces(info))
         finally:
@@ -382,16 +388,20 @@ def probe_bwrap(prefix: Sequence[str], root: Path) -> Probe:
     return Probe(f"bubblewrap does not work here: {problem}", _advice())
 
 
-def _read_until(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+def _read_until(
+    process: subprocess.Popen[bytes], deadline: float, stopped: Callable[[], bool]
+) -> bytes:
     """What it prints up to "ready", its end or the deadline."""
     said = b""
     if process.stdout is None:
         return said
     handle = process.stdout.fileno()
     while _READY not in said and len(said) < 16_384:  # noqa: PLR2004 - it has nothing to say
-        ready, _, _ = select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
+        ready, _, _ = select.select([handle], [], [], _LOOK_S)
         if not ready:
-            return said or b"it does not answer"
+            if stopped() or time.monotonic() >= deadline:
+                return said or b"it does not answer"
+            continue
         piece = os.read(handle, 4096)
         if not piece:
             break

@@ -179,11 +179,13 @@ class Jobs:
         await self._waiting.join()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Jobs are done until the block ends; those under way are finished first."""
+    async def running(self, *, finish: bool = True) -> AsyncIterator[None]:
+        """Jobs are done until the block ends; to ``finish``, those under way are finished first."""
         worker = asyncio.ensure_future(self._work())
         try:
             yield
+            if not finish:
+                return
             finished = asyncio.ensure_future(self.done())
             await asyncio.wait({worker, finished}, return_when=asyncio.FIRST_COMPLETED)
             finished.cancel()

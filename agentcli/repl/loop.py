@@ -234,7 +234,7 @@ class _Chat:
 
     async def _prompt(self, text: str) -> Prompt:
         """What was typed, with what it names; of servers only if that was not cancelled."""
-        message = await self.user.message(text)
+        message = await self.user.message(text, self.session.notify)
         if "@" not in text or self.session.servers is None:
             return Prompt(message)
         read = self.session.with_resources
@@ -293,7 +293,7 @@ class _Chat:
                     except NewestUnreadable as error:
                         unreadable = error
                 asking = self._opened.asking(self.user, self.theme, self.input.refresh)
-                looking = self._looking.running()
+                looking = self._looking.running(finish=False)  # it may wait for what hangs
                 async with looking, self.jobs.running(), self.input.running(), asking:
                     if pick_first:
                         await self._open_first(await self.pick_session())

@@ -16,8 +16,11 @@ from agentcli.domain.tools import Workspace
 from tests.support.histories import png
 
 
-def attached(text: str, cwd: Path) -> UserMessage:
-    return asyncio.run(attach(text, Workspace(cwd, cwd)))
+def attached(text: str, cwd: Path, told: list[str] | None = None) -> UserMessage:
+    said: list[str] = []
+    message = asyncio.run(attach(text, Workspace(cwd, cwd), said.append))
+    assert said == (told or [])
+    return message
 
 
 def blocks(text: str, cwd: Path) -> list[str]:
@@ -51,6 +54,22 @@ def test_what_is_not_there_stays_as_it_was_typed(tmp_path: Path) -> None:
     ):
         assert attached(text, tmp_path).parts == (TextPart(text),)
     assert blocks("@/dev/zero", tmp_path) == []
+
+
+@pytest.mark.spec("UI-4")
+def test_a_name_of_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.py").touch()
+    text = (
+        'see @nope.txt, (@src/b.py:3-4), @a.py and @"no such.md"; not @nobody @app.route("/x")'
+        " @v1.2 @types/node @docs:guide.md @pytest.fixture; again @nope.txt."
+    )
+    names = "@nope.txt, @src/b.py, @no such.md"
+    told = [f"no such file: {names} - sent as typed, with nothing attached"]
+    assert attached(text, tmp_path, told).parts[0] == TextPart(text)
+    many = " ".join(f"@{'x' * 200}{n}.c" for n in range(9))
+    said: list[str] = []
+    asyncio.run(attach(many, Workspace(tmp_path, tmp_path), said.append))
+    assert len(said[0]) < 500
 
 
 @pytest.mark.spec("UI-4")

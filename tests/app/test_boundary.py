@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from agentcli.domain.tools import Workspace
 from agentcli.process import sandbox_setup
 from agentcli.process.sandbox_setup import Probe
 from tests.support.cli import agent_env
+from tests.support.processes import until
 from tests.support.sandboxes import needs
 
 
@@ -104,6 +107,39 @@ def test_a_session_that_ends_while_it_is_found_out_leaves_nothing_behind(tmp_pat
             await asyncio.sleep(0)
             await sandbox.aclose()
             await looking
+
+    asyncio.run(run())
+    assert not list(private.iterdir())
+
+
+@pytest.mark.spec("SEC-7", "CAN-13")
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a sandbox on Linux only")
+def test_a_bubblewrap_that_hangs_is_waited_for_by_nobody_who_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, programs, private = (tmp_path / name for name in ("work", "programs", "private"))
+    for place in (work, programs, private):
+        place.mkdir()
+    (programs / "bwrap").write_text("#!/bin/sh\n: >$0.begun; exec sleep 1000\n")
+    (programs / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(sandbox_setup, "TIMEOUT_S", 1000.0)
+    monkeypatch.setattr(tempfile, "tempdir", str(private))
+    begun = programs / "bwrap.begun"
+
+    async def run() -> None:
+        sandbox = session_sandbox(settings_with("auto"), Workspace(work, work))
+        looking = asyncio.ensure_future(sandbox.begin())
+        await until(begun.exists, "a run of bubblewrap")
+        looking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+        assert not sandbox.state.known  # whoever asks next finds out
+        begun.unlink()
+        looking = asyncio.ensure_future(sandbox.begin())
+        await until(begun.exists, "a run of bubblewrap")
+        await sandbox.aclose()
+        assert not (await looking).known
 
     asyncio.run(run())
     assert not list(private.iterdir())

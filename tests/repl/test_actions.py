@@ -72,6 +72,11 @@ def test_jobs_are_done_in_order_and_an_error_is_shown() -> None:
             await jobs.done()
             jobs.add(lambda: note("at the end"))
 
+        async with jobs.running(finish=False):
+            jobs.add(asyncio.Event().wait)  # for ever
+            jobs.add(lambda: note("for nobody"))
+            await asyncio.sleep(0)
+
     asyncio.run(main())
     assert done == ["one", "no - try again", "two", "at the end"]
 

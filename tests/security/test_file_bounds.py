@@ -40,7 +40,7 @@ tools = Registry.builtin(["files"])
 async def main():
     for name, arguments in json.load(sys.stdin):
         if name == "attach":
-            message = await attach(arguments["text"], room.workspace)
+            message = await attach(arguments["text"], room.workspace, lambda _: None)
             print(json.dumps(["success", "".join(getattr(part, "text", "") for part in message.parts)]))
             continue
         tool = tools.get(name)

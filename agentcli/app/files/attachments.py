@@ -1,7 +1,8 @@
 """Files named ``@path`` in a prompt become a part of it (UI-4).
 
 Law: the text stays as it was typed; what it names follows it, each once, in bounded blocks that
-say what they are. What does not exist is no mention. What a user types here is theirs to attach
+say what they are. What does not exist is no mention;
+where it reads as a file's name, the user is told. What a user types here is theirs to attach
 wherever it lies; what a file says that they typed names files of the workspace only; nothing but
 regular files and directories is opened. The event loop never waits for a disk.
 """
@@ -12,11 +13,13 @@ import asyncio
 import codecs
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from agentcli.domain.clean import one_line
 from agentcli.domain.messages import ATTACHED, ImagePart, TextPart, UserMessage, UserPart
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
 
@@ -31,29 +34,41 @@ MAX_PDF_BYTES = 32_000_001
 MAX_ENTRIES = 200
 MAX_SCANNED_CHARS = 50_000_000
 MAX_LOOKED_AT = 500
+MAX_TOLD, MAX_TOLD_CHARS = 5, 80
 _HEAD_BYTES = 4 * MAX_FILE_CHARS
+# a name with a short ending; others are users, decorators and packages
+_LIKE_A_FILE = LazyPattern(r"[^:]*[^:/]\.(?=\d?[A-Za-z])[A-Za-z0-9]{1,4}")
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
-async def attach(text: str, workspace: Workspace, *, only_inside: bool = False) -> UserMessage:
-    """``text`` as a message, with the files that it names; maybe only those of ``workspace``."""
+async def attach(
+    text: str, workspace: Workspace, say: Callable[[str], None], *, only_inside: bool = False
+) -> UserMessage:
+    """``text`` as a message, with the files that it names; maybe only those of ``workspace``.
+
+    ``say`` is told of what reads as the name of a file that is not there.
+    """
     typed = TextPart(text)
     if "@" not in text:
         return UserMessage((typed,))
-    return UserMessage(
-        (typed, *await asyncio.to_thread(attached_parts, text, workspace, only_inside))
-    )
+    missing: list[str] = []
+    parts = await asyncio.to_thread(attached_parts, text, workspace, missing, only_inside)
+    if missing and not only_inside:
+        names = ", ".join(f"@{one_line(name)[:MAX_TOLD_CHARS]}" for name in missing[:MAX_TOLD])
+        say(f"no such file: {names} - sent as typed, with nothing attached")
+    return UserMessage((typed, *parts))
 
 
 def attached_parts(
     text: str,
     workspace: Workspace,
+    missing: list[str] | None = None,
     only_inside: bool = False,  # noqa: FBT001, FBT002 - for a thread
 ) -> tuple[UserPart, ...]:
-    """What ``text`` names, as parts of a message; reads files."""
+    """What ``text`` names, as parts of a message; reads files. ``missing`` gets what is no file."""
     parts: list[UserPart] = []
     left = MAX_CHARS
-    for path, mention in _named(text, workspace):
+    for path, mention in _named(text, workspace, [] if missing is None else missing):
         if only_inside and not workspace.contains(path):
             continue
         made = _parts_of(path, mention, workspace, min(left, MAX_FILE_CHARS))
@@ -62,7 +77,7 @@ def attached_parts(
     return tuple(parts)
 
 
-def _named(text: str, workspace: Workspace) -> Iterator[tuple[Path, Mention]]:
+def _named(text: str, workspace: Workspace, missing: list[str]) -> Iterator[tuple[Path, Mention]]:
     """Files and directories that ``text`` names, each once."""
     from agentcli.app.files.mentions import find_mentions
 
@@ -79,6 +94,10 @@ def _named(text: str, workspace: Workspace) -> Iterator[tuple[Path, Mention]]:
                 seen.add(key)
                 yield path, mention
             break
+        else:
+            name = readings[-1].path
+            if _LIKE_A_FILE.fullmatch(name) and name not in missing:
+                missing.append(name)
         if len(seen) >= MAX_FILES or looked_at > MAX_LOOKED_AT:
             return
 
