@@ -233,6 +233,7 @@ class SessionPicker:
         self._typed = asyncio.Event()
         self._now = time.time()
         self._page = 1
+        self._at_least = "at least " if len(infos) >= MAX_PICKED else ""
         self._progress = ""
         self._left = False
         self.answer: str | None = None
@@ -359,7 +360,7 @@ class SessionPicker:
             query=selection.query,
             listed=[match.info for match in matches[first : first + most]],
             above=first,
-            total=len(matches),
+            found=f"{self._at_least}{len(matches):,} found",
             cursor=selection.cursor,
             preview=self._previews.get(_key(chosen)) if chosen else None,
             now=self._now,
@@ -377,7 +378,8 @@ class SessionPicker:
         newest = self._infos[:SHOWN_AT_ONCE]
         lines = session_rows(newest, time.time(), theme)
         if len(self._infos) > len(newest):
-            lines.append(f"{len(self._infos) - len(newest)} more: find them with /search")
+            more = f"{self._at_least}{len(self._infos) - len(newest):,} more"
+            lines.append(f"{more}: find them with /search")
         return [*lines, "Number of the session:"]
 
     def answer_line(self, text: str) -> bool:

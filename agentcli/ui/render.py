@@ -48,8 +48,10 @@ _NO_PREVIEW = frozenset(
         "get_current_time",
     }
 )  # fmt: skip
+_SUB_AGENT = "task"
 NO_OUTPUT = "(no output)"
 _COMMAND = LazyPattern(r"(Run `)(.+)(`.*)")
+_TRANSCRIPT = LazyPattern(r"\n?\[transcript: agent sessions show [^\n]*\]\s*\Z")
 _EXIT_LINE = LazyPattern(r"\n?\[exit code [^\n]*\]\s*\Z")
 _CANCEL_WORDS = {
     "user": "Cancelled.",
@@ -121,6 +123,8 @@ def preview(event: ToolFinished, theme: Theme, named: str = "") -> list[str]:
     is_output = status is ResultStatus.OK or (status is ResultStatus.ERROR and event.summary)
     if not is_output or event.call.name in _NO_PREVIEW:
         return []
+    if status is ResultStatus.OK and event.call.name == _SUB_AGENT:
+        return _answer_head(event.result.text, theme)
     text = _EXIT_LINE.sub("", clean(event.result.text))
     lines = [line for line in text.rstrip().split("\n") if line.strip() and line != NO_OUTPUT]
     shown = wording.outcome(event)
@@ -134,6 +138,15 @@ def preview(event: ToolFinished, theme: Theme, named: str = "") -> list[str]:
         more = f"{theme.symbols.more} {wording.plural(hidden, 'earlier line')}"
         return [theme.paint(more, DIM), *tail]
     return tail
+
+
+def _answer_head(text: str, theme: Theme) -> list[str]:
+    """How a sub-agent's answer begins, its Markdown read; Ctrl-O names its session, too."""
+    stream = MarkdownStream(theme, lambda: MAX_LINE)
+    rows = stream.feed(clean(_TRANSCRIPT.sub("", text))) + stream.finish()
+    lines = [line for row in rows if (line := plain(row).rstrip())]
+    head = [theme.paint(_cut(line, theme), DIM) for line in lines[:PREVIEW_LINES]]
+    return [*head, *_hidden(len(lines) - PREVIEW_LINES, theme)]
 
 
 def retry_line(event: RetryWait, theme: Theme, left_s: float | None = None) -> str:
@@ -237,9 +250,14 @@ def _head_and_tail(lines: list[str], theme: Theme) -> list[str]:
     """The beginning and the end of what is long."""
     if len(lines) <= DIFF_LINES + 1:
         return lines
-    hidden = len(lines) - DIFF_LINES
-    more = f"{theme.symbols.more} {wording.plural(hidden, 'more line')} (Ctrl-O shows all)"
-    return [*lines[: DIFF_LINES - DIFF_TAIL], theme.paint(more, DIM), *lines[-DIFF_TAIL:]]
+    hidden = _hidden(len(lines) - DIFF_LINES, theme)
+    return [*lines[: DIFF_LINES - DIFF_TAIL], *hidden, *lines[-DIFF_TAIL:]]
+
+
+def _hidden(number: int, theme: Theme) -> list[str]:
+    """Says that more could be seen, if there is more."""
+    more = f"{theme.symbols.more} {wording.plural(number, 'more line')} (Ctrl-O shows all)"
+    return [theme.paint(more, DIM)] if number > 0 else []
 
 
 def _cut(line: str, theme: Theme, most: int = MAX_LINE) -> str:

@@ -200,16 +200,17 @@ PickerRow = tuple[str, str]
 
 @frozen
 class PickerView:
-    """What is to be seen. ``listed`` are the sessions around the chosen one, ``total`` of them.
+    """What is to be seen. ``listed`` are the sessions around the chosen one.
 
-    ``above`` is how many there are before the first of them. ``preview`` are lines about the
+    ``above`` is how many there are before the first of them; ``found`` says how many there are in
+    all. ``preview`` are lines about the
     chosen one, or ``None`` while they are fetched; ``progress`` is what still goes on.
     """
 
     query: str
     listed: Sequence[SessionInfo]
     above: int
-    total: int
+    found: str
     cursor: int
     preview: Sequence[str] | None
     now: float
@@ -231,9 +232,9 @@ def picker_rows(view: PickerView, columns: int, lines: int) -> list[PickerRow]:
         rows.append(("reverse" if here else "", row))
     if not view.listed:
         rows.append(("", fit("  No session matches.", room)))
-    hint = f"{view.total} found. Type to search, arrows to move, Enter opens, Esc leaves."
+    hint = f"{view.found}. Type to search, arrows to move, Enter opens, Esc leaves."
     if columns_of(hint) > room:
-        hint = f"{view.total} found. Type to search, Esc leaves."
+        hint = f"{view.found}. Type to search, Esc leaves."
     hint += view.progress
     below = lines - len(rows) - 1
     if view.listed and below > 2:  # noqa: PLR2004 - an empty row and one that says something

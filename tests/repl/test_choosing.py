@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from agentcli.app.library import SearchHit
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.repl.choosing import Match, Selection, by_number
+from agentcli.repl.choosing import MAX_PICKED, Match, Selection, SessionPicker, by_number
+from agentcli.repl.panel import PanelMode
+from agentcli.ui.rows import plain
+from agentcli.ui.screen import Size
+from agentcli.ui.theme import PLAIN
 from tests.repl.chat import Start, at_prompt
+from tests.repl.direct_chat import DirectChat
 
 
 def info(number: int, title: str, cwd: str = "/w") -> SessionInfo:
@@ -206,3 +212,21 @@ def test_arguments_of_a_command_are_completed(start: Start) -> None:
     terminal.wait_for("> /effort high")
     terminal.key("enter")
     terminal.wait_for("Reasoning effort: high")
+
+
+@pytest.mark.spec("UI-8", "SCALE-6")
+@pytest.mark.parametrize(
+    ("known", "said", "listed"),
+    [
+        (40, "40 found.", "10 more: find them with /search"),
+        (MAX_PICKED, "at least 2,000 found.", "at least 1,970 more: find them with /search"),
+    ],
+)
+def test_a_list_that_is_cut_says_that_there_may_be_more(
+    known: int, said: str, listed: str, tmp_path: Path
+) -> None:
+    sessions = DirectChat(tmp_path).sessions
+    picker = SessionPicker([info(at, "t") for at in range(known)], sessions, lambda: None)
+    rows = picker.rows(Size(80, 24), PLAIN, 0.0, mode=PanelMode()).rows
+    assert plain(rows[-1].text).startswith(said)
+    assert picker.lines(PLAIN)[-2] == listed

@@ -227,7 +227,7 @@ def test_search_finds_sessions_by_what_was_said(model_server: ModelServer, work:
 
 
 @pytest.mark.spec("UI-5", "COST-1")
-def test_usage_sums_by_day_and_week_and_unknown_stays_unknown() -> None:
+def test_usage_sums_by_day_and_week_and_says_what_is_unknown() -> None:
     now = time.mktime((2026, 5, 20, 12, 0, 0, 0, 0, -1))
     info = SessionInfo(
         "a", "t", "/w", now, now - 60, SessionStatus.DONE, 2, "p/m", "", Usage(100, 10), 0.5
@@ -240,8 +240,9 @@ def test_usage_sums_by_day_and_week_and_unknown_stays_unknown() -> None:
     assert usage_lines(infos, now) == [
         "today      1 session, 2 turns, 100 in, 10 out, cost $0.50",
         "7 days     2 sessions, 4 turns, 200 in, 20 out, cost $1.00",
-        "all        3 sessions, 6 turns, 300 in, 30 out, cost unknown",
+        "all        3 sessions, 6 turns, 300 in, 30 out, cost $1.00 + unknown",
     ]
+    assert usage_lines(infos[2:], now)[2].endswith(", cost unknown")
     assert usage_lines([], now)[0] == "today      0 sessions, 0 turns, no tokens"
 
 

@@ -52,6 +52,26 @@ def test_a_call_shows_its_line_outcome_duration_and_the_end_of_its_output() -> N
 
 
 @pytest.mark.spec("UI-2")
+@pytest.mark.parametrize("theme", [PLAIN, COLOR])
+def test_the_answer_of_a_sub_agent_shows_how_it_begins_and_no_markers(theme: Theme) -> None:
+    text = (
+        "# Report\n\nTwo *real* problems in **four** modules:\n\n1. `a.py`\n2. b\n3. c\n\n> note\n"
+    )
+    place = "\n[transcript: agent sessions show 01a2075f-3415-725c-af63-50b87898fd82]"
+    done = finished(text + place, summary="done in 3 steps", name="task")
+    assert [plain(line) for line in render.tool_lines(done, "Task: Review", theme)] == [
+        "● Task: Review",
+        "  └ done in 3 steps · 2.0 s",
+        "    Report",
+        "    Two real problems in four modules:",
+        "    1. a.py",
+        "    2. b",
+        "    3. c",
+        "    … 1 more line (Ctrl-O shows all)",
+    ]
+
+
+@pytest.mark.spec("UI-2")
 @pytest.mark.parametrize("text", ["", "(no output)\n[exit code 1, 0.0 s]"])
 def test_a_call_that_failed_without_a_word_has_its_line_too(text: str) -> None:
     event = finished(text, ResultStatus.ERROR, summary="exit 1 · 2.0 s")

@@ -128,7 +128,9 @@ LISTED = SessionInfo(
     "anthropic/claude", cost_usd=0.25,
 )  # fmt: skip
 OTHER = replace(LISTED, id="0191", title="日本語の題名", status=SessionStatus.DONE, cost_usd=None)
-VIEW = PickerView("par", [LISTED, OTHER], 0, 2, 0, ["> why does it fail?", "It is fixed."], NOW)
+VIEW = PickerView(
+    "par", [LISTED, OTHER], 0, "2 found", 0, ["> why does it fail?", "It is fixed."], NOW
+)
 
 
 @pytest.mark.spec("UI-8")
@@ -166,7 +168,7 @@ def test_twenty_columns_show_titles_and_the_facts_below() -> None:
 
 @pytest.mark.spec("UI-8")
 def test_nothing_found_is_said() -> None:
-    rows = picker_rows(replace(VIEW, listed=[], total=0, preview=None), 80, 24)
+    rows = picker_rows(replace(VIEW, listed=[], found="0 found", preview=None), 80, 24)
     assert ("", "  No session matches.") in rows
 
 
@@ -178,7 +180,7 @@ TITLES = st.text(st.characters(), max_size=40)
 def test_no_row_is_too_wide_nor_unsafe(title: str, text: str, columns: int, lines: int) -> None:
     infos = [replace(LISTED, title=title, cwd=text), OTHER][: listed_rows(lines)]
     loaded = LoadedSession(LISTED, (StoredMessage(1, 0, user_text(text or "x")),))
-    view = PickerView(text, infos, 0, 9, 0, preview_lines(loaded, title), NOW)
+    view = PickerView(text, infos, 0, "9 found", 0, preview_lines(loaded, title), NOW)
     rows = picker_rows(view, columns, lines)
     assert len(rows) <= lines
     assert all(columns_of(row) < columns for _, row in rows)

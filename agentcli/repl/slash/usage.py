@@ -23,16 +23,13 @@ def midnight(now: float) -> float:
     return time.mktime((*today[:3], 0, 0, 0, 0, 0, -1))
 
 
-def total(infos: Iterable[SessionInfo]) -> tuple[int, Usage, float | None]:
-    """Turns, tokens and money; money is unknown when that of any session is (COST-1)."""
-    turns, usage, cost = 0, Usage(), 0.0
-    known = True
-    for info in infos:
-        turns += info.turns
-        usage += info.usage
-        known = known and (info.cost_usd is not None or not info.usage.is_known)
-        cost += info.cost_usd or 0.0
-    return turns, usage, cost if known else None
+def _money(infos: Iterable[SessionInfo]) -> str:
+    """What they cost; a part whose price is not known is said (COST-1)."""
+    costs = [info.cost_usd for info in infos if info.usage.is_known or info.cost_usd is not None]
+    known = sum(cost for cost in costs if cost is not None)
+    if None not in costs:
+        return wording.cost_said(known)
+    return f"{wording.cost_said(known)} + unknown" if known else wording.cost_said(None)
 
 
 def usage_lines(infos: Sequence[SessionInfo], now: float) -> list[str]:
@@ -42,12 +39,12 @@ def usage_lines(infos: Sequence[SessionInfo], now: float) -> list[str]:
     lines = []
     for name, begin in spans:
         within = [info for info in infos if info.updated_at >= begin]
-        turns, usage, cost = total(within)
+        usage = sum((info.usage for info in within), Usage())
         figures = (
             wording.plural(len(within), "session"),
-            wording.plural(turns, "turn"),
+            wording.plural(sum(info.turns for info in within), "turn"),
             wording.tokens(usage) if usage.is_known else "no tokens",
-            *([wording.cost_said(cost)] if usage.is_known else []),
+            *([_money(within)] if usage.is_known else []),
         )
         lines.append(f"{name:<10} {', '.join(figures)}")
     return lines
