@@ -220,14 +220,22 @@ def test_ctrl_c_at_the_question_stores_nothing_and_gives_the_echo_back(
     assert not credentials.exists()
 
 
-# has the terminal back with SIGUSR1, as a shell when the chat above a login was killed
-_SHELL = """import os, signal, sys
+# has the terminal back with SIGUSR1, as a shell when the chat above a login was killed; the login
+# waits for its line by then: who asks for one of a terminal that it has lost is stopped
+_SHELL = """import os, signal, sys, time
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 if not (pid := os.fork()):
     os.setpgid(0, 0)
     os.tcsetpgrp(0, os.getpid())
     os.execv(sys.argv[1], sys.argv[1:])
-def take(*_): os.tcsetpgrp(0, os.getpgrp()); print("here again", flush=True)
+def waits():
+    try:
+        return open(f"/proc/{pid}/stat").read().rpartition(") ")[2][0] == "S"
+    except FileNotFoundError:
+        return True
+def take(*_):
+    while not waits(): time.sleep(0.01)
+    os.tcsetpgrp(0, os.getpgrp()); print("here again", flush=True)
 signal.signal(signal.SIGUSR1, take)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
