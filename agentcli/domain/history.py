@@ -28,6 +28,7 @@ from agentcli.domain.values import frozen
 
 CANCELLED_TEXT = "Cancelled by user"
 CRASHED_TEXT = "Tool execution was interrupted by a crash. Please retry."
+HAD_PRINTED = " It had printed:\n"  # before the output of a call that was stopped
 
 
 class History:
@@ -183,5 +184,5 @@ def _what_happened(reason: RepairReason, detail: RunDetail | None) -> str:
         return f"It was {ending}; its outcome is unknown and side effects are possible."
     text = f"It was stopped after {detail.elapsed_s:.1f} s; side effects are possible."
     if detail.output.strip():
-        text += f" It had printed:\n{detail.output}"
+        text += f"{HAD_PRINTED}{detail.output}"
     return text

@@ -23,6 +23,7 @@ from agentcli.domain.events import (
     TurnSummary,
     WrappingUp,
 )
+from agentcli.domain.history import HAD_PRINTED
 from agentcli.domain.messages import ResultStatus
 from agentcli.domain.patterns import LazyPattern
 from agentcli.ui import wording
@@ -120,12 +121,16 @@ def preview(event: ToolFinished, theme: Theme, named: str = "") -> list[str]:
         return _head_and_tail(diff, theme)
     status = event.result.status
     # what went wrong stands in the outcome; the rest of such a result is advice for the model
-    is_output = status is ResultStatus.OK or (status is ResultStatus.ERROR and event.summary)
-    if not is_output or event.call.name in _NO_PREVIEW:
+    text = event.result.text
+    if status is not ResultStatus.OK and not (status is ResultStatus.ERROR and event.summary):
+        text = text.partition(HAD_PRINTED)[2]
+    if event.call.name in _NO_PREVIEW:
         return []
-    if status is ResultStatus.OK and event.call.name == _SUB_AGENT:
-        return _answer_head(event.result.text, theme)
-    text = _EXIT_LINE.sub("", clean(event.result.text))
+    if event.call.name == _SUB_AGENT:
+        text = _TRANSCRIPT.sub("", text)
+        if status is ResultStatus.OK:
+            return _answer_head(text, theme)
+    text = _EXIT_LINE.sub("", clean(text))
     lines = [line for line in text.rstrip().split("\n") if line.strip() and line != NO_OUTPUT]
     shown = wording.outcome(event)
     if len(lines) == 1 and lines[0].strip() in shown:
@@ -143,7 +148,7 @@ def preview(event: ToolFinished, theme: Theme, named: str = "") -> list[str]:
 def _answer_head(text: str, theme: Theme) -> list[str]:
     """How a sub-agent's answer begins, its Markdown read; Ctrl-O names its session, too."""
     stream = MarkdownStream(theme, lambda: MAX_LINE)
-    rows = stream.feed(clean(_TRANSCRIPT.sub("", text))) + stream.finish()
+    rows = stream.feed(clean(text)) + stream.finish()
     lines = [line for row in rows if (line := plain(row).rstrip())]
     head = [theme.paint(_cut(line, theme), DIM) for line in lines[:PREVIEW_LINES]]
     return [*head, *_hidden(len(lines) - PREVIEW_LINES, theme)]

@@ -51,6 +51,33 @@ def test_a_call_shows_its_line_outcome_duration_and_the_end_of_its_output() -> N
     ]
 
 
+@pytest.mark.spec("UI-2", "CAN-1")
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(ResultStatus.CANCELLED, "cancelled"), (ResultStatus.ERROR, "failed: bash was stopped")],
+)
+def test_what_a_call_had_printed_when_it_was_stopped_stays(
+    status: ResultStatus, outcome: str
+) -> None:
+    text = "bash was stopped after 2.0 s; side effects are possible. It had printed:\n"
+    stopped = finished(text + "\n".join(f"line {n}" for n in range(6)), status)
+    _, said, *below = render.tool_lines(stopped, "Run make", PLAIN)
+    assert said.startswith(f"  └ {outcome}")
+    assert below == ["    … 1 earlier line", *(f"    line {n}" for n in range(1, 6))]
+    nothing = finished("It had not started: nothing was done.", status)
+    assert len(render.tool_lines(nothing, "Run make", PLAIN)) == 2
+
+
+@pytest.mark.spec("UI-2")
+def test_a_sub_agent_that_failed_says_why_once() -> None:
+    text = "It broke.\nIts last words were: so far\n[transcript: agent sessions show s1]"
+    failed = finished(text, ResultStatus.ERROR, summary="It broke.", name="task")
+    assert render.tool_lines(failed, "Task: Review", PLAIN)[1:] == [
+        "  └ failed: It broke. · 2.0 s",
+        "    Its last words were: so far",
+    ]
+
+
 @pytest.mark.spec("UI-2")
 @pytest.mark.parametrize("theme", [PLAIN, COLOR])
 def test_the_answer_of_a_sub_agent_shows_how_it_begins_and_no_markers(theme: Theme) -> None:

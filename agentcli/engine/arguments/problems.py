@@ -15,6 +15,7 @@ from typing import Any
 
 from agentcli.domain.clean import loads
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
+from agentcli.domain.history import HAD_PRINTED
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.tools import ToolDefinition
 from agentcli.engine.arguments.schema import Schema, type_in_words
@@ -110,7 +111,7 @@ def gated(name: str, passage: Passage) -> str:
 def timed_out(definition: ToolDefinition, tail: str) -> str:
     """For a tool that took too long."""
     text = f"{definition.name} was stopped after its time-out of {definition.timeout_s:g} s."
-    return f"{text} It had printed:\n{tail}" if tail.strip() else text
+    return f"{text}{HAD_PRINTED}{tail}" if tail.strip() else text
 
 
 def _problem(problem: ArgumentProblem, schema: Schema) -> str:
