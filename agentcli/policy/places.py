@@ -141,7 +141,7 @@ def _is_own_environment(path: Path, workspace: Workspace) -> bool:
 def credentials_below(path: Path) -> Iterator[Path]:
     """Those that lie at or below ``path``, as far as a bounded look finds them.
 
-    A directory of credentials stands for what is in it.
+    A directory of credentials stands for what is in it, a link for what it leads to.
     """
     if credential_place((path,)):
         yield path
@@ -155,7 +155,10 @@ def credentials_below(path: Path) -> Iterator[Path]:
                 lower = name.casefold().rstrip(". ") if name.isascii() else plain_name(name)
                 may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
                 goes_on = depth < _SEEN_DEPTH and name not in _NOT_SEARCHED
-                if may_be and _credential(Path(entry.path)):
+                is_link = not may_be and entry.is_symlink()
+                if (may_be and _credential(Path(entry.path))) or (
+                    is_link and _credential(real_path(Path(entry.path)))
+                ):
                     yield Path(entry.path)
                 elif goes_on and entry.is_dir(follow_symlinks=False):
                     waiting.append((entry.path, depth + 1))
@@ -257,7 +260,7 @@ Words = tuple[str | None, ...]
 _MAX_PLACES = 16
 _MAX_NAMES = 64
 _HOME = LazyPattern(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME\})")
-_HERE = LazyPattern(r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD\})")
+_HERE = LazyPattern(r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD\})|^~\+(?=/|$)")
 _BRACES = LazyPattern(r"\{([^{}]*,[^{}]*)\}")
 _PATTERN = LazyPattern(r"[*?\[\]]")
 _PROC_CWD = LazyPattern(r"^/+proc/[^/]+/cwd(?=/|$)")
@@ -319,7 +322,7 @@ def seen_words(command: SimpleCommand) -> Words:
 def expanded(source: str) -> str | None:
     """``source`` with home and working directory put in; ``None`` when more is expanded."""
     text = _HERE.sub(".", _HOME.sub("~", source))
-    return None if re.search(r"[$`]|[<>]\(", text) else text
+    return None if re.search(r"[$`]|[<>]\(|^~[-+]?\d|^~-", text) else text
 
 
 def places_of(name: str, directories: Sequence[Path]) -> Iterator[Path]:

@@ -452,7 +452,11 @@ class _Reader:
         except UnknownOptionError:
             return False
         operands = reading.operands
-        if len(operands) > _MOST_OPERANDS.get(spec.operands, len(operands)):
+        most = _MOST_OPERANDS.get(spec.operands, len(operands))
+        # where options stand in front only, what follows the one file is another, to be written
+        if len(operands) > most or (
+            spec.operands == "file" and operands[-1:] not in ([], [words[-1]])
+        ):
             return False
         if spec.operands == "pattern" and PATTERN_GIVEN.isdisjoint(reading.options):
             operands = operands[1:]

@@ -12,6 +12,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -44,15 +45,27 @@ Words = Sequence[str]
 
 @frozen
 class _SearchScope:
-    """Below which operands, and which names of files it ``takes`` (none: all) and ``leaves``."""
+    """Below which operands, and which names of files it ``takes`` (none: all) and ``leaves``.
+
+    ``is_flat``: in the directories that it names, and not below them. ``is_loose``: git does so
+    only where there is no repository. ``files``, ``links``: which of those it shows what is in.
+    """
 
     places: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
+    is_flat: bool = False
+    is_loose: bool = False
+    files: bool = True
+    links: bool = True
 
     def shows(self, path: Path, below: Path) -> bool:
         """Whether it shows what is in the credential ``path``, which may be a directory of them."""
         parts = path.relative_to(below).parts
+        if (self.is_flat and len(parts) > 1) or not (
+            self.links if path.is_symlink() else self.files
+        ):
+            return False
         if any(fnmatch.fnmatchcase(name, each) for each in self.leaves for name in parts):
             return False
         if any("/" in each and fnmatch.fnmatchcase(str(path), each) for each in self.leaves):
@@ -77,10 +90,10 @@ def credential_met(parsed: ParsedCommand, cwd: Path) -> str:
         program = known[0].rpartition("/")[2] if known else ""
         how = known_ways.get(program)
         search = how([program, *known[1:]]) if how else None
-        if search is None:
+        if search is None or (search.is_loose and _in_repository(cwd)):
             continue
-        unsure = () if None not in command.words else starts
-        for place in dict.fromkeys((*_directories(search.places, starts), *unsure)):
+        unsure = () if None not in command.words or search.is_flat else starts
+        for place in dict.fromkeys((*_directories(search, starts), *unsure)):
             found = next((each for each in below(place) if search.shows(each, place)), None)
             if found is not None:
                 return os.path.relpath(found, cwd) if found.is_relative_to(cwd) else str(found)
@@ -101,15 +114,21 @@ def _shows_what_is_given(command: SimpleCommand) -> bool:
     return program in _SHOW and (None in command.words or not _GIVE.isdisjoint(command.wrappers))
 
 
-def _directories(operands: Words, starts: Sequence[Path]) -> Sequence[Path]:
+def _in_repository(cwd: Path) -> bool:
+    return any(os.path.lexists(each / ".git") for each in (cwd, *cwd.parents))
+
+
+def _directories(search: _SearchScope, starts: Sequence[Path]) -> Sequence[Path]:
     """Those that are named; where nothing is, or it is not certain, all that is here."""
-    found: list[Path] = []
+    operands, found = search.places, list[Path]()
     finder = GlobFinder()
     for name in operands:
         for place in places_of(name, starts):
             text = str(place)
             matches = finder.matches(text) or () if is_pattern(text) else (text,)
             found += (Path(each) for each in matches if _is_directory(each))
+    if search.is_flat:
+        return found[:_MOST_PLACES]
     last = places_of(operands[-1], starts) if len(operands) > 1 else ()
     names_file = any(map(os.path.isfile, last))
     if len(found) > _MOST_PLACES:
@@ -140,13 +159,19 @@ def _globs(words: Words, *options: str) -> tuple[str, ...]:
 
 
 def _grep(words: Words) -> _SearchScope | None:
-    is_deep = words[0] == "rgrep" or not {"r", "R"}.isdisjoint(_letters(words, "efmABCdD"))
-    long = ("--rec", "--der", "--directories=rec", "-drec", "recurse")
+    letters = _letters(words, "efmABCdD")
+    is_deep = words[0] == "rgrep" or not {"r", "R"}.isdisjoint(letters)
+    long = ("--rec", "--der")
+    how = values_of(tuple(words), "-d", "--directories")
+    is_deep = is_deep or any((word or "").startswith("rec") for word in how)
     if not is_deep and not any(word.startswith(long) for word in words[1:]):
         return None
     left = _globs(words, "--exclude", "--exclude-dir")
     return _SearchScope(
-        _operands(words), _globs(words, "--include"), tuple(each.rstrip("/") for each in left)
+        _operands(words),
+        _globs(words, "--include"),
+        tuple(each.rstrip("/") for each in left),
+        links="R" in letters or any(word.startswith("--der") for word in words),
     )
 
 
@@ -166,7 +191,9 @@ def _rg(words: Words) -> _SearchScope | None:
     if "--files" in words:
         return None  # it shows names
     left = tuple(each[1:] for each in globs if each.startswith("!") and "/" not in each)
-    return _SearchScope(tuple(e for e in _operands(words) if e not in given), takes, left)
+    follows = "L" in letters or "--follow" in words
+    places = tuple(each for each in _operands(words) if each not in given)
+    return _SearchScope(places, takes, left, links=follows)
 
 
 def _ag(words: Words) -> _SearchScope | None:
@@ -176,16 +203,18 @@ def _ag(words: Words) -> _SearchScope | None:
     return _SearchScope(_operands(words)) if shows_all or words[0] == "ack" else None
 
 
-def _diff(words: Words) -> _SearchScope | None:
-    is_deep = "r" in _letters(words, "CFISUWxX") or "--recursive" in words
-    return _SearchScope(_operands(words)) if is_deep else None
+def _diff(words: Words) -> _SearchScope:
+    """Of two directories it compares what lies in them."""
+    is_deep = "r" in _letters(words, "CFISUWxX") or any(word.startswith("--rec") for word in words)
+    named = _globs(words, "--from-file", "--to-file")
+    return _SearchScope((*_operands(words), *named), is_flat=not is_deep)
 
 
-def _ls(words: Words) -> _SearchScope | None:
+def _ls(words: Words) -> _SearchScope:
     shows_all = not {"a", "A", "f"}.isdisjoint(_letters(words, "IT")) or any(
         word.startswith(("--a", "--almost")) for word in words
     )
-    return _SearchScope(_operands(words)) if shows_all else None
+    return _SearchScope(_operands(words) or (".",), (), () if shows_all else (".*",), is_flat=True)
 
 
 def _fd(words: Words) -> _SearchScope | None:
@@ -226,17 +255,24 @@ def _find(words: Words) -> _SearchScope | None:
     if not _OR.isdisjoint(tests):
         leaves = []
     certain = is_certain and has_name
-    return _SearchScope(tuple(places), tuple(takes) if certain else (), tuple(leaves))
+    is_file = ("-type", "f") in pairwise(tests) and _OR.isdisjoint(tests) and "-L" not in words
+    return _SearchScope(
+        tuple(places), tuple(takes) if certain else (), tuple(leaves), links=not is_file
+    )
 
 
 def _git_grep(words: Words) -> _SearchScope | None:
     is_untracked = any(word.startswith(("--no-in", "--unt")) for word in words)
-    return _of_git(words) if {"grep", "diff"} & set(words) and is_untracked else None
+    if "diff" in words or ("grep" in words and is_untracked):
+        return replace(_of_git(words), is_loose=not is_untracked, links=False)
+    return None
 
 
 def _git_names(words: Words) -> _SearchScope | None:
     is_untracked = "o" in _letters(words, "x") or any(word.startswith("--oth") for word in words)
-    return _of_git(words) if "ls-files" in words and is_untracked else _git_grep(words)
+    if "ls-files" in words:
+        return replace(_of_git(words), files=is_untracked)
+    return _git_grep(words)
 
 
 def _of_git(words: Words) -> _SearchScope:

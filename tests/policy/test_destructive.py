@@ -57,7 +57,8 @@ DESTRUCTIVE = [
     "chmod -R 777 .", "chmod -R 000 /", "chown -R nobody ~", "mv . /tmp/x", "mv .git /tmp/x",
     "mv -t /tmp .git", "mkfs.ext4 /dev/sda1", "mkfs /dev/sda1", "dd if=/dev/zero of=/dev/sda",
     "echo x > /dev/sda", "wipefs -a /dev/sda", "rsync -a --delete empty/ ./", "if then rm -rf /",
-    "rm -rf . ; echo $((", "rm -rf $(pwd)/x; echo $((",
+    "rm -rf . ; echo $((", "rm -rf $(pwd)/x; echo $((", "rm -rf ~+", "rm -rf ~+/sub/..", "rm -rf ~-",
+    "pushd /; rm -rf ~1", "rm -rf ~+1/*", "rm -rf ~+/.git",
 ]  # fmt: skip
 HARMLESS = [
     "rm -rf sub", "rm -rf build dist", "rm -rf {build,dist}", "rm -rf ./node_modules", "rm -f *.pyc",
@@ -66,6 +67,7 @@ HARMLESS = [
     "git clean -fdx sub", "git rm -r --cached .", "git status", "chmod +x sub/a", "chmod -R 755 sub",
     "mv sub other", "dd if=a of=b", "echo x > /dev/null", "echo x 2>/dev/stderr", "make",
     "cd sub && rm -rf build", "git push --force", "rsync -a a/ b/", "cat .git/config", "rm -rf $HOME/x/y",
+    "rm -rf ~+/sub", "rm -rf sub~", "rm -rf sub/~+",
 ]  # fmt: skip
 
 

@@ -144,6 +144,7 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         "sort -o a.txt a.txt", "sort -oa.txt", "sort --output=a.txt", "sort --out=a.txt a.txt",
         "sort -ro a.txt", "sort --compress-program=sh a.txt", "sort -T sub a.txt",
         "uniq a.txt b.txt", "xxd a.txt b.txt", "xxd -r a.txt", "xxd -ps /etc/passwd",
+        "xxd a.txt -E", "xxd a.txt <a.txt -p", "uniq a.txt -c", "base64 a.txt -d",
         "base64 -o x", "base64 a.txt b.txt", "tree -o x", "tree -R", "file -C", "file -z a.txt",
         "find . -delete", "find . -exec rm {} +", "find . -execdir rm {} \\;", "find . -ok rm {} \\;",
         "find . -okdir rm {} \\;", "find . -fls x", "find . -fprint x", "find . -fprint0 x",

@@ -24,6 +24,8 @@ MEETS = (
     'find . -type f | while read f; do cat "$f"; done', "for f in $(find . -type f); do sed -n p $f; done",
     "cat $(find . -type f)", "ls -A | xargs cat", "cat $(ls -a)", "fd -H -x cat", "rg --files -uu | xargs cat",
     "for f in .e*; do cat $f; done", "find deep -type f | parallel cat",
+    "diff -N . src", "diff src .", "diff --from-file=. src", "diff --to-file . src", "diff --rec -N . src",
+    "git diff src .", "cd linked && ls | xargs cat", "git ls-files | xargs cat", "find linked -name note | xargs cat", "grep -d rec KEY .",
 )  # fmt: skip
 ORDINARY = (
     "rg KEY", "rg -u KEY src", "rg -g '*.py' KEY", "rg --files --hidden", "rg --hidden -g '!.env' -g '!deep' KEY",
@@ -34,7 +36,8 @@ ORDINARY = (
     "find . -path ./deep -prune -o -name '*.py' -print | xargs cat", "find . -type f | xargs wc -l",
     "find . -type f -not -name '.e*' -not -path './deep/*' -exec grep KEY {} +", "find . -type f | head -20",
     "find src -type f | xargs cat", "ls -la | head", "ls | xargs cat",
-    "git ls-files | xargs grep KEY", "for f in src/*; do head -3 $f; done", "fd -H -e py -x cat", "pytest -q",
+    "git ls-files src | xargs grep KEY", "for f in src/*; do head -3 $f; done", "fd -H -e py -x cat", "pytest -q",
+    "diff src deep", "diff README.md src", "diff README.md src/a.py", "diff <(ls) <(ls src)",
 )  # fmt: skip
 
 
@@ -44,6 +47,8 @@ def place(tmp_path: Path) -> CallPlace:
     for name in ("src/a.py", "README.md", ".env", "deep/er/.env.local"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("KEY=1\n")
+    (root / "linked").mkdir()
+    (root / "linked/note").symlink_to("../.env")
     policy = Policy(PermissionMode.AUTO, contained=True)
     return CallPlace(Workspace(root, root), policy)
 
@@ -72,6 +77,7 @@ def test_a_rule_frees_such_a_search_and_without_a_credential_it_is_free(place: C
     assert judge(call, CallPlace(place.workspace, policy)).answer is Answer.ALLOW
     for name in (".env", "deep/er/.env.local"):
         (place.workspace.root / name).unlink()
+    (place.workspace.root / "linked/note").unlink()
     said = [
         text
         for text in MEETS

@@ -123,7 +123,13 @@ def test_a_pattern_that_reaches_far_is_not_followed_without_end(workspace: Works
 @pytest.mark.slow
 @pytest.mark.spec("SEC-3")
 def test_no_loop_shows_a_credential_unasked(workspace: Workspace) -> None:
-    for command in IN_EVERY_MODE:
+    (workspace.root / "src/note").symlink_to("../.env")
+    by_another_name = (
+        "diff -N . src",
+        "cd src && ls | xargs cat",
+        "find src -name note | xargs cat",
+    )
+    for command in (*IN_EVERY_MODE, *by_another_name):
         with ModelServer([call("bash", {"command": command}), "done"]) as server:
             one_shot(server, "hi", "--sandbox", "off", cwd=workspace.root)
         assert "canary" not in last_result(server) and "not run" in last_result(server)
