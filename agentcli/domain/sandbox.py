@@ -221,8 +221,8 @@ def has_obeyed(names: Sequence[str]) -> bool:
     if names and is_obeyed(names[-1]):
         return True
     for at, name in enumerate(names):
-        rest = "/".join((*names[at + 1 :], ""))
-        for inner in IN_DIRECTORIES.get(name, ()):
-            if rest.startswith(f"{inner.lower()}/" if inner else ""):
-                return True
+        inside = IN_DIRECTORIES.get(name, ())
+        rest = "/".join((*names[at + 1 :], "")) if inside else ""
+        if any(rest.startswith(f"{each.lower()}/" if each else "") for each in inside):
+            return True
     return False

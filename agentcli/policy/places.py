@@ -26,39 +26,7 @@ from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import unquoted
 
-_FILES = frozenset(
-    {
-        # what shells and logins read when they start
-        ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc",
-        ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login",
-        ".bash_aliases", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc",
-        "config.fish", "bash.bashrc", ".bash_history", ".zsh_history",
-        # what git reads
-        ".gitconfig", ".gitmodules",
-        # credentials
-        ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
-        ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "authorized_keys",
-        "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519",
-    }
-)  # fmt: skip
-_DIRECTORIES = frozenset(
-    {
-        ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".agentcli",
-        ".agents",
-    }
-)  # fmt: skip
-# directories that are known by two names in a row
-_PAIRS = frozenset(
-    {
-        (".config", "fish"), (".config", "git"), (".config", "gh"), (".config", "gcloud"),
-        (".config", "autostart"), (".config", "systemd"), (".config", "environment.d"),
-        (".cargo", "credentials"), (".cargo", "credentials.toml"), (".gem", "credentials"),
-        ("etc", "profile"), ("etc", "profile.d"), ("etc", "environment"), ("etc", "zsh"),
-        ("share", "keyrings"), (".jj", "repo"), ("gem", "credentials"), ("uv", "credentials"),
-        (".stack", "upload"),
-    }
-)  # fmt: skip
-# what holds keys, tokens and passwords: reading it asks as well (SEC-3)
+# what holds keys, tokens and passwords: reading it asks as well as writing it (SEC-3)
 CREDENTIAL_NAMES = frozenset(
     {
         ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
@@ -73,6 +41,7 @@ _SECRET_DIRECTORIES = frozenset(
         ".terraform.d", ".oci", ".snowflake", ".gcloud", ".pki", ".electrum", ".bitcoin",
     }
 )  # fmt: skip
+# directories that are known by two names in a row
 _SECRET_PAIRS = frozenset(
     {
         (".config", "gh"), (".config", "gcloud"), (".config", "op"), (".config", "hub"),
@@ -86,6 +55,26 @@ _SECRET_PAIRS = frozenset(
         ("agentcli", "mcp.json"),
         (".gemini", "oauth_creds.json"), (".config", "github-copilot"),
         (".mozilla", "firefox"), ("etc", "shadow"), ("etc", "gshadow"), ("etc", "sudoers"),
+    }
+)  # fmt: skip
+# what only writing asks about
+_FILES = frozenset(
+    {
+        # what shells and logins read when they start
+        ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc",
+        ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login",
+        ".bash_aliases", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc",
+        "config.fish", "bash.bashrc", ".bash_history", ".zsh_history", "authorized_keys",
+        # what git reads
+        ".gitconfig", ".gitmodules",
+    }
+)  # fmt: skip
+_DIRECTORIES = frozenset({".agentcli", ".agents"})
+_PAIRS = frozenset(
+    {
+        (".config", "fish"), (".config", "git"), (".config", "autostart"), (".config", "systemd"),
+        (".config", "environment.d"), ("etc", "profile"), ("etc", "profile.d"),
+        ("etc", "environment"), ("etc", "zsh"), (".jj", "repo"),
     }
 )  # fmt: skip
 _MAY_BE_SECRET = CREDENTIAL_NAMES | _SECRET_DIRECTORIES | {last for _, last in _SECRET_PAIRS}
@@ -167,14 +156,15 @@ def credentials_below(path: Path) -> Iterator[Path]:
 
 
 def _credential(path: Path) -> str:
-    names = _names(path)
+    return path.name if _is_credential(_names(path)) else ""
+
+
+def _is_credential(names: Sequence[str]) -> bool:
     name = names[-1] if names else ""
-    is_secret = name in CREDENTIAL_NAMES or (
-        name.startswith(".env.") and not name.endswith(_EXAMPLES)
-    )
-    is_secret = is_secret or not _SECRET_DIRECTORIES.isdisjoint(names)
-    is_secret = is_secret or any(pair in _SECRET_PAIRS for pair in pairwise(names))
-    return path.name if is_secret else ""
+    if name in CREDENTIAL_NAMES or not _SECRET_DIRECTORIES.isdisjoint(names):
+        return True
+    is_environment = name.startswith(".env.") and not name.endswith(_EXAMPLES)
+    return is_environment or any(pair in _SECRET_PAIRS for pair in pairwise(names))
 
 
 def is_git_directory(path: Path, born: str = "") -> bool:
@@ -233,20 +223,21 @@ def _place(path: Path, own: Sequence[tuple[str, ...]]) -> str | None:
     names = _names(path)
     if not _GIT.isdisjoint(names):
         return "git's own directory"
-    name = names[-1] if names else ""
-    is_secret = name.startswith(".env.") and not name.endswith(_EXAMPLES)
-    if name in _FILES or is_secret or not _DIRECTORIES.isdisjoint(names):
+    is_named = bool(names) and (names[-1] in _FILES or has_obeyed(names))
+    if is_named or _is_credential(names) or not _DIRECTORIES.isdisjoint(names):
         return path.name
-    if any(pair in _PAIRS for pair in pairwise(names)) or has_obeyed(names):
+    if any(pair in _PAIRS for pair in pairwise(names)):
         return path.name
     inside = (names[len(each) :] for each in own if names[: len(each)] == each)
     if any(not _is_in_worktree(rest) for rest in inside):
-        is_script = names in own and "." in name and not os.path.isdir(path)  # noqa: PTH112 - never raises
+        is_script = names in own and "." in names[-1] and not os.path.isdir(path)  # noqa: PTH112 - never raises
         return f"{path.name} (a hook runs it)" if is_script else "agentcli's own directory"
-    parts = zip((path, *path.parents), ("", *reversed(path.parts)), strict=False)
-    if any(is_git_directory(place, born) for place, born in parts):
-        return "git's own directory"
-    return None
+    for place, born in zip(reversed(path.parents), path.parts[1:], strict=False):
+        if not os.path.lexists(place):
+            break  # nothing is there below it
+        if is_git_directory(place, born):
+            return "git's own directory"
+    return "git's own directory" if is_git_directory(path) else None
 
 
 def _is_in_worktree(names: Sequence[str]) -> bool:

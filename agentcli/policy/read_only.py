@@ -10,11 +10,12 @@ count, of which it is known what they mean and not all that they might do.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -120,15 +121,15 @@ def is_read_only(
     if not (parsed.understood and parsed.commands and parsed.kinds <= kinds):
         return False
     cwd = workspace.cwd
-    if not (cwd.is_dir() and workspace.contains(cwd)):
+    if not (os.path.isdir(cwd) and workspace.contains(cwd)):  # noqa: PTH112 - never raises
         return False
     if SEARCHES.search(command):
         from agentcli.policy.searches import credential_met
 
         if credential_met(parsed, cwd):
             return False
-    reader = _Reader(workspace, search_path, contained, parsed, (cwd,))
-    return reader.reads_all()
+    has_secret = functools.cache(lambda: any(credentials_below(workspace.root)))
+    return _Reader(workspace, search_path, contained, parsed, has_secret, (cwd,)).reads_all()
 
 
 def _takes_matches(words: Sequence[str], source: str) -> bool:
@@ -154,6 +155,7 @@ def _may_take(source: str, match: str) -> bool:
 class _Reader:
     """Where commands run: what they may read, and which programs are the system's.
 
+    ``has_secret``: the workspace holds a credential, as far as a bounded look tells.
     ``directories`` are those in which the shell may be.
     """
 
@@ -161,6 +163,7 @@ class _Reader:
     search_path: str | None
     contained: bool
     parsed: ParsedCommand
+    has_secret: Callable[[], bool]
     directories: tuple[Path, ...]
     finder: GlobFinder = field(default_factory=GlobFinder)
 
@@ -223,9 +226,7 @@ class _Reader:
             words = self._words(command, values)
             if calls > _MAX_CALLS or words is None or not self._judged(words, command):
                 return False
-            if values and self._are_credentials(
-                words
-            ):  # nobody else reads what loops make of words
+            if values and self._are_credentials(words):  # nobody else reads what loops make
                 return False
         return calls > 0
 
@@ -288,7 +289,7 @@ class _Reader:
         if path == _NULL or path in _OPEN_FILES:
             return True
         if path == UNKNOWN:  # the sandbox keeps it from all but the workspace
-            return self.contained and not self._holds_credential([str(self.workspace.root)])
+            return self.contained and not self.has_secret()
         try:
             return all(
                 self.workspace.contains(replace(self.workspace, cwd=each).resolve(path))
@@ -296,15 +297,6 @@ class _Reader:
             )
         except (RuntimeError, ValueError):  # a user who is not there; no name of a file
             return False
-
-    def _holds_credential(self, names: Sequence[str]) -> bool:
-        """Whether there is one at or below these places of the workspace."""
-        return any(
-            any(credentials_below(replace(self.workspace, cwd=each).resolve(name)))
-            for each in self.directories
-            for name in names
-            if name not in {"-", UNKNOWN}
-        )
 
     def _are_credentials(self, words: Sequence[str]) -> bool:
         places = [replace(self.workspace, cwd=each) for each in self.directories]
@@ -393,14 +385,13 @@ class _Reader:
         program = [_GIVEN if word is None else word for word in inner.inner[0].words]
         if not program or program[0] not in HARMLESS_WITH_ANY_OPTION:
             return False
-        root = str(self.workspace.root)
         if not _GIVES_FILES.fullmatch(given[0] or ""):
             return False
         # what is given may be a link, or a name that xargs takes for several
         is_safe = self.contained or (
             given[0] == "find"
             and _PRINTS_OTHERS.isdisjoint(sources[-1].words)
-            and self._holds_no_way_out([root], splits=_SPLITS)
+            and self._holds_no_way_out([str(self.workspace.root)], splits=_SPLITS)
         )
         return is_safe and self._call(program, in_shell=False)
 

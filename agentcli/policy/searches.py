@@ -106,7 +106,7 @@ def _after_cd(commands: Sequence[SimpleCommand], cwd: Path) -> Path:
     if first is None or first.words[:1] != ("cd",) or first.upstream is not None:
         return cwd
     there = (place for name in first.words[1:2] for place in places_of(name or "", (cwd,)))
-    return next((place for place in there if len(first.words) == 2 and place.is_dir()), cwd)  # noqa: PLR2004 - cd and a directory
+    return next((place for place in there if len(first.words) == 2 and _is_directory(place)), cwd)  # noqa: PLR2004 - cd and a directory
 
 
 def _shows_what_is_given(command: SimpleCommand) -> bool:
@@ -136,8 +136,8 @@ def _directories(search: _SearchScope, starts: Sequence[Path]) -> Sequence[Path]
     return found or (() if names_file else starts)
 
 
-def _is_directory(path: str) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112 - a text
+def _is_directory(path: str | Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - never raises
 
 
 # --- programs: whether it is a search, and of what ----------------------------------------------

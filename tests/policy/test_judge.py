@@ -130,6 +130,7 @@ def test_a_workspace_reached_by_a_link_is_still_the_workspace(
 PROTECTED = [
     ".git/config", ".git/hooks/pre-commit", "sub/.git/config", ".GIT/config", ".bashrc", ".zshrc",
     ".ssh/authorized_keys", ".aws/credentials", ".agents/commands/x.md", ".envrc", ".gitconfig",
+    ".claude.json", ".codex/auth.json",
     "src/../.git/config", "alias/config", "mine/settings.toml", ".git", ".git-credentials",
 ]  # fmt: skip
 

@@ -9,6 +9,8 @@ import pytest
 
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.places import (
+    CREDENTIAL_NAMES,
+    credential_place,
     expanded,
     is_git_directory,
     moves,
@@ -43,6 +45,32 @@ def test_a_protected_place_is_known_by_any_form_of_its_name(name: str, tmp_path:
     assert protected_place((tmp_path / "src/ok.py", tmp_path / name), ())
     assert protected_place((Path(f"/proc/self/root{tmp_path / name}"),), ())
     assert protected_place((Path(f"/proc/1/root{tmp_path / name}"),), ())
+
+
+@pytest.mark.spec("SEC-3")
+def test_whatever_is_a_credential_to_read_is_protected_from_being_written(tmp_path: Path) -> None:
+    below = (
+        ".codex/auth.json", ".m2/settings.xml", ".config/op/x", ".terraform.d/x", ".env.local",
+    )  # fmt: skip
+    for name in (*CREDENTIAL_NAMES, *below):
+        assert credential_place((tmp_path / name,)) and protected_place((tmp_path / name,), ()), (
+            name
+        )
+
+
+@pytest.mark.spec("SEC-13")
+def test_below_what_is_not_there_nothing_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Path] = []
+
+    def lexists(path: Path) -> bool:
+        looked.append(path)
+        return os.access(path, os.F_OK)
+
+    monkeypatch.setattr("os.path.lexists", lexists)
+    assert protected_place((tmp_path / ("x/" * 1000),), ()) is None
+    assert len(looked) < 100
 
 
 @pytest.mark.spec("SEC-3")

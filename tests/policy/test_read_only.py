@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.tools import Workspace
+from agentcli.policy import read_only
 from agentcli.policy.read_only import is_read_only
 from agentcli.policy.read_only_table import SPECS, spec_of
 
@@ -408,6 +409,26 @@ def test_what_assigns_runs_or_leaves_is_never_read_only(
 ) -> None:
     wrong = [text for text in NEVER if is_read_only(text, workspace, contained=contained)]
     assert wrong == []
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_command_of_many_names_looks_through_the_workspace_once(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Path] = []
+    monkeypatch.setattr(read_only, "credentials_below", lambda path: looks.append(path) or ())
+    many = " ".join(f"a{number}" for number in range(200))
+    assert is_read_only(f'for i in {many}; do cat "$i" "$x" "$y"; done', workspace, contained=True)
+    assert looks == [workspace.root]
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_name_that_no_file_can_have_is_judged(workspace: Workspace) -> None:
+    long = "x" * 300
+    for text in (f"cd {long} && grep -r x .", f"cd {long}; ls", f"grep -r x {long}"):
+        assert is_read_only(text, workspace, contained=True) is text.startswith("grep")
+    nowhere = Workspace(workspace.root, workspace.root / long)
+    assert not is_read_only("ls", nowhere)
 
 
 @pytest.mark.spec("SEC-4")
