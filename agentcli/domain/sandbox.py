@@ -140,8 +140,11 @@ class Sandbox(Protocol):
     async def step_outside(self) -> tuple[str, ...]:
         """Before the user's own change: as ``settle``, for what still runs inside."""
 
-    async def accept(self, paths: Sequence[Path] | None = None) -> None:
-        """What is there now, or at ``paths``, was made outside with the user's consent."""
+    async def accept(self, written: Mapping[Path, str] | None = None) -> None:
+        """What is there now was made outside with the user's consent.
+
+        With ``written`` these files alone: the ``FileLedger``'s word of each, or empty.
+        """
 
     def switch(self, *, on: bool) -> None:
         """Use it or do not, from the next command on."""

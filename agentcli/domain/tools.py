@@ -283,7 +283,10 @@ class EditorFiles(Protocol):
 
 @mutable
 class FileLedger:
-    """What each file looked like when this session last read or wrote it (TOOL-8)."""
+    """What each file looked like when this session last read or wrote it (TOOL-8).
+
+    ``sha256:`` and the digest of its content, where that was read or written whole.
+    """
 
     seen: dict[Path, str] = field(default_factory=dict)
 

@@ -473,15 +473,21 @@ class ToolCalls:
                 keeper = lazy()
                 await race(keeper.begin(job.call.id, job.facts.paths), self._token, reaper)
             self._emit(ToolStarted(job.call, job.summary))
-            return await self._run(job, tool)
+            output = await self._run(job, tool)
+            if job.effect is Effect.WRITE and output and output.kind is OutputKind.SUCCESS:
+                await self._accept(_paths(job))
+            return output
         finally:
             if keeper is not None:
                 await uninterruptible(self._end_keeping(keeper.end(job.call.id)))
-            if (sandbox := self._parts.sandbox) is not None:
-                if job.effect is Effect.WRITE and job.facts is not None:
-                    await uninterruptible(sandbox.accept(job.facts.paths))
-                if told := sandbox.take_notice():
-                    self._emit(Notice(told))
+            if (sandbox := self._parts.sandbox) and (told := sandbox.take_notice()):
+                self._emit(Notice(told))
+
+    async def _accept(self, written: Sequence[Path]) -> None:
+        """What the user has allowed to be written is not what something in the sandbox made."""
+        if (sandbox := self._parts.sandbox) is not None:
+            seen = self._parts.files.seen
+            await uninterruptible(sandbox.accept({path: seen.get(path, "") for path in written}))
 
     async def _end_keeping(self, end: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(end)

@@ -70,6 +70,7 @@ class SessionSandbox:
         self._unborn: tuple[Path, ...] = ()
         self._running = 0
         self._left: list[StillLives] = []
+        self._alone = frozenset[str]()  # what is read-only to those that are left
         self._done = frozenset[str]()
         self._told: list[str] = []
         self._unsaid: list[str] = []
@@ -319,7 +320,12 @@ class SessionSandbox:
             if still_lives is not None:
                 self._left.append(still_lives)
             before, self._unsaid = self._unsaid, []
-            return (*before, *await uninterruptible(asyncio.to_thread(self._set_aside)))
+            lines = (*before, *await uninterruptible(asyncio.to_thread(self._set_aside)))
+            if still_lives is not None and still_lives():
+                self._alone = self._watch.read_only
+            elif not self._running:
+                self._watch.read_only = self._alone
+            return lines
 
     async def step_outside(self) -> tuple[str, ...]:
         """Before what the user has allowed outside of it; see the port."""
@@ -329,15 +335,15 @@ class SessionSandbox:
             self._done = await asyncio.to_thread(self._work_inside)
             return tuple(await uninterruptible(asyncio.to_thread(self._set_aside)))
 
-    async def accept(self, paths: Sequence[Path] | None = None) -> None:
+    async def accept(self, written: Mapping[Path, str] | None = None) -> None:
         """Take what is there now for what the user wants; see the port."""
         async with self._watching:
             if self._watch is None or not (self._running or self._left):
                 return
-            if paths is None:
+            if written is None:
                 await uninterruptible(asyncio.to_thread(self._accept_all))
             else:
-                real = tuple(map(real_path, paths))
+                real = {real_path(path): content for path, content in written.items()}
                 await uninterruptible(asyncio.to_thread(self._watch.learn_only, real))
 
     def _accept_all(self) -> None:
@@ -373,12 +379,15 @@ class SessionSandbox:
             self._watch.learn()
         places = self._find_places()
         if self._state.kind is SandboxKind.BWRAP:
-            closed = (path for path in places.read_only if not places.holds_reopened(path))
-            mounted = frozenset(map(str, closed))
-            before = self._watch.read_only
-            self._watch.read_only = mounted & before if is_changed else mounted
-        kept = self._unborn if is_changed else ()
-        self._unborn = tuple(dict.fromkeys((*kept, *places.unborn)))
+            shut = (path for path in places.read_only if not places.holds_reopened(path))
+            if is_changed:  # what still runs may move directories while this command's are mounted
+                before = self._watch.read_only
+                kept = filter(places.stays_where_it_is, shut)
+                self._watch.read_only = before.intersection(map(str, kept))
+            else:
+                self._watch.read_only = self._alone = frozenset(map(str, shut))
+        earlier = self._unborn if is_changed else ()
+        self._unborn = tuple(dict.fromkeys((*earlier, *places.unborn)))
         return places
 
     def _new_watch(self) -> TreeWatch:

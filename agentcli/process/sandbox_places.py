@@ -99,6 +99,15 @@ class Places:
         """Whether something in the read-only ``path`` is writable."""
         return any(place.is_relative_to(path) for place in self.reopened)
 
+    def stays_where_it_is(self, path: Path) -> bool:
+        """Whether no command can move a directory that ``path`` lies in."""
+        place = path.parent
+        while place in self.pinned or (
+            place in self.writable and is_below(place.parent, self.writable)
+        ):
+            place = place.parent
+        return place in self.writable
+
 
 @dataclass(frozen=True, slots=True)
 class OwnPlaces:

@@ -12,7 +12,6 @@ first, and that there are more is said.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -28,12 +27,11 @@ from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import joined, named_by, programs_of, run_by
 from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
-from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, put_back, set_aside
+from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, held_at, put_back, set_aside
 
 MOST_DIRECTORIES = 50_000
 _SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
 _MOST_FILES = 400  # of one tree
-_MOST_BYTES = 256 * 1024  # of one file, to be put back
 _MOST_LINES = 8
 _PLAIN = re.compile(r"[\w./+@ -]+")
 # a change within one tick of the file system's clock is not seen in the change time
@@ -168,11 +166,18 @@ class TreeWatch:
         } | {path: item for path, item in before.items.items() if self._is_untrusted(path)}
         return now
 
-    def learn_only(self, paths: Sequence[Path]) -> None:
-        """Take what is at and below ``paths`` for the user's own."""
-        for path, item in self._look().items.items():
-            if any(_is_below(path, str(place)) for place in paths):
-                self.known.items[path] = item
+    def learn_only(self, written: Mapping[Path, str]) -> None:
+        """Take these files for the user's own, as far as they are what was written there.
+
+        Something inside may have changed them since, or others beside them.
+        """
+        now = self._look().items
+        for path, content in written.items():
+            item = now.get(str(path))
+            if item is None:
+                self.known.items.pop(str(path), None)
+            elif content in {"", f"sha256:{hashlib.sha256(item.content.data).hexdigest()}"}:
+                self.known.items[str(path)] = item
 
     def compare(self) -> list[str]:
         """Set aside what has come up or changed since; one line about each."""
@@ -352,7 +357,7 @@ class TreeWatch:
             self._git_directory(str(common), found)
 
     def _target(self, path: str) -> str:
-        content = _read(path)
+        content = held_at(path)
         if content is None:
             return ""
         if stat.S_ISLNK(content.type):
@@ -403,7 +408,7 @@ class TreeWatch:
 
     def _add_file(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """One file, if it is there."""
-        content = _read(path)
+        content = held_at(path)
         if content is not None and path not in found.items:
             found.items[path] = _Watched(kind, content, top or path)
 
@@ -420,7 +425,7 @@ class TreeWatch:
                 found.crowded.add(path)
                 break
             left[is_file] -= 1
-            content = _read(each) if is_file else None
+            content = held_at(each) if is_file else None
             if content is not None and each not in found.items:
                 found.items[each] = _Watched(kind, content, top or path)
 
@@ -447,7 +452,7 @@ class TreeWatch:
             if any(setting[:2] != _WORKTREE for setting in settings)
             for git in [os.path.dirname(path)]  # noqa: PTH120 - a text
         ]
-        users = ((each, _read(str(each))) for each in self._user_configs)
+        users = ((each, held_at(str(each))) for each in self._user_configs)
         running += [(held.data, str(each.parent), every) for each, held in users if held]
         for config, directory, starts in running:
             for tree in starts:
@@ -635,30 +640,6 @@ def _identity(path: str) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return status.st_dev, status.st_ino
-
-
-def _read(path: str) -> Held | None:
-    # never from memory: what is written through a mapping leaves all times as they are (mmap(2))
-    try:
-        status = os.lstat(path)
-    except (OSError, ValueError):
-        return None
-    kind = stat.S_IFMT(status.st_mode)
-    mode = stat.S_IMODE(status.st_mode)
-    data = b""
-    with contextlib.suppress(OSError, ValueError):
-        if stat.S_ISLNK(status.st_mode):
-            return Held(kind, 0, os.fsencode(os.readlink(path)))  # noqa: PTH115 - a text
-        if not stat.S_ISREG(status.st_mode):
-            return Held(kind, mode, b"", is_whole=False)
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) <= _MOST_BYTES:
-            return Held(kind, mode, data)
-    told = (len(data), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    digest = hashlib.sha256(repr(told).encode() + data).digest()
-    return Held(kind, mode, digest, is_whole=False)
 
 
 def _trees(

@@ -6,6 +6,7 @@ Law: nothing is deleted, nothing is overwritten, no link is followed.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import stat
@@ -15,6 +16,7 @@ from pathlib import Path
 
 SUFFIX = ".set-aside"
 _MOST_NAME = 200  # characters of a name that is kept when it is changed
+_MOST_BYTES = 256 * 1024  # of one file, to be put back
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,31 @@ MINIMAL = Held(
     0o644,
     b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
 )
+
+
+def held_at(path: str) -> Held | None:
+    """What ``path`` holds, no link followed; ``None`` where nothing is to be seen."""
+    # never from memory: what is written through a mapping leaves all times as they are (mmap(2))
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    kind = stat.S_IFMT(status.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
+    data = b""
+    with contextlib.suppress(OSError, ValueError):
+        if stat.S_ISLNK(status.st_mode):
+            return Held(kind, 0, os.fsencode(os.readlink(path)))  # noqa: PTH115 - a text
+        if not stat.S_ISREG(status.st_mode):
+            return Held(kind, mode, b"", is_whole=False)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) <= _MOST_BYTES:
+            return Held(kind, mode, data)
+    told = (len(data), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    digest = hashlib.sha256(repr(told).encode() + data).digest()
+    return Held(kind, mode, digest, is_whole=False)
 
 
 def set_aside(path: Path, before: Held | None = None) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.sandbox import Access, SandboxKind
+from agentcli.domain.sandbox import Access, Confined, SandboxKind
 from agentcli.domain.tools import OutputKind, Workspace
 from agentcli.process.run import end_processes
 from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
@@ -604,6 +606,33 @@ def test_what_a_process_that_was_left_behind_makes_is_set_aside_too(work: Path, 
     users_git(work / "new")
 
 
+@pytest.mark.spec("SEC-17")
+def test_a_directory_that_is_moved_while_another_command_starts_hides_no_change(
+    work: Path,
+) -> None:
+    subprocess.run(["git", "init", "-q", str(work / "sub")], check=True)
+    config = work / "sub" / ".git" / "config"
+    before = config.read_text()
+
+    async def run() -> str:
+        async with Sandboxed(work) as inside:
+            await inside.say("cp -r sub other; sleep 1000 >/dev/null 2>&1 &")
+            confine = inside.sandbox.confine
+
+            async def confine_and_move(argv: Sequence[str], cwd: Path, access: Access) -> Confined:
+                confined = await confine(argv, cwd, access)  # what was left does it at this moment
+                (work / "sub").rename(work / "away")
+                (work / "other").rename(work / "sub")
+                return confined
+
+            inside.sandbox.confine = confine_and_move  # type: ignore[method-assign] # a race, made sure
+            return await inside.say(f"mv sub other; mv away sub; cd sub; {EVIL}; echo done")
+
+    text = asyncio.run(run())
+    assert text.startswith("done\n") and "config would take effect outside" in text
+    assert config.read_text() == before
+
+
 @both
 @pytest.mark.spec("SEC-17")
 def test_what_the_user_has_allowed_outside_stays_while_something_runs_inside(
@@ -620,8 +649,15 @@ def test_what_the_user_has_allowed_outside_stays_while_something_runs_inside(
             inside.sandbox.take_notice()
             await inside.say("true", access="outside")
             (work / ".envrc").write_text("mine")
-            await inside.sandbox.accept([work / ".envrc"])
+            mine = f"sha256:{hashlib.sha256(b'mine').hexdigest()}"
+            await inside.sandbox.accept({work / ".envrc": mine})
             assert "set-aside" not in await inside.say("echo next")
+            # what was written again before it was looked at, and what lies beside it
+            (work / ".envrc").write_text("evil")
+            (work / ".exrc").write_text("evil")
+            await inside.sandbox.accept({work / ".envrc": mine, work: ""})
+            again = await inside.say("echo next")
+            assert ".envrc.set-aside" in again and ".exrc.set-aside" in again
 
     asyncio.run(run())
     assert (work / ".git" / "hooks" / "pre-commit").read_text() == "mine\n"

@@ -7,6 +7,9 @@ what holds for their parent.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,10 +33,12 @@ from tests.security.test_attack_corpus import (
     beacon,
     place,
 )
-from tests.support.cli import agent_env
-from tests.support.model_server import ModelServer
-from tests.support.replies import Call
+from tests.support.cli import agent_env, run_agent
+from tests.support.model_server import ModelServer, Recorded
+from tests.support.processes import wait_until
+from tests.support.replies import Call, Reply
 from tests.support.replies import calls as reply_with_calls
+from tests.support.sandboxes import BOTH, needs
 
 pytestmark = pytest.mark.sampled
 
@@ -109,6 +114,43 @@ def test_an_approved_command_prepares_nothing_for_the_next(
     sent = str([request.body for request in model_server.requests])
     assert not (place.outside / "pwned").exists()
     assert SECRET not in sent
+
+
+LATE = """
+import os, time
+def until(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+until("go")
+open("." + "envrc", "w").write("evil")
+open("done", "w").close()
+time.sleep(1000)
+"""
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_write_that_fails_makes_nothing_that_was_left_behind_the_users(
+    model_server: ModelServer, tmp_path: Path, kind: str
+) -> None:
+    needs(kind)
+
+    def when_done(_: Recorded) -> Reply:
+        wait_until((tmp_path / "done").exists, "what was left behind")
+        return reply_with_calls(Call("write_file", {"path": ".", "content": "x"}))
+
+    python = os.path.realpath(sys.executable)
+    model_server.restart(
+        reply_with_calls(Call("write_file", {"path": "late.py", "content": LATE})),
+        reply_with_calls(Call("bash", {"command": f"{python} late.py >/dev/null 2>&1 &"})),
+        reply_with_calls(Call("write_file", {"path": "go", "content": "x"})),
+        when_done,
+        "Done.",
+    )
+    options = ("--permission-mode", "auto", "--sandbox", kind)
+    run = run_agent("run", *options, "go", env=agent_env(model_server), cwd=tmp_path)
+    assert (tmp_path / ".envrc.set-aside").exists(), run
+    assert not (tmp_path / ".envrc").exists()
 
 
 DELEGATED: tuple[tuple[str, dict[str, Any]], ...] = (
