@@ -160,7 +160,8 @@ class SessionSandbox:
                 return self._state
             failed.append(probe)
         if self._wanted in {"auto", SandboxKind.LANDLOCK}:
-            probe = sandbox_setup.probe_landlock()
+            kept_out = map(real_path, (self._home, *self._own().read_only))
+            probe = sandbox_setup.probe_landlock(self._roots, kept_out)
             if not probe.problem:
                 abi = sandbox_landlock.abi_version()
                 missing = sandbox_landlock.shortcomings(abi, filtered=self._filtered)

@@ -164,6 +164,13 @@ class _Collector:
         elif self.is_writable(real):
             self.unborn.append(Path(path))
 
+    def pin_above(self, path: Path) -> None:
+        """No command moves ``path``, which is not looked for elsewhere, with what it lies in."""
+        for place in path.parents:
+            if place in self.writable or not self.is_writable(place):
+                break
+            self.pinned.append(place)
+
     def _real(self, path: str | Path) -> str:
         try:
             return self._links.real(str(path))
@@ -238,7 +245,7 @@ class _Collector:
             read_only=tuple(dict.fromkeys(self.read_only)),
             empty=tuple(dict.fromkeys(self.empty)),
             hidden=tuple(dict.fromkeys(self.hidden)),
-            unborn=tuple(dict.fromkeys(self.unborn)),
+            unborn=tuple(p for p in dict.fromkeys(self.unborn) if not is_below(p, self.read_only)),
             homes=self.homes,
             seen=self.seen,
             reopened=tuple(dict.fromkeys(self.reopened)),
@@ -266,6 +273,7 @@ def find_places(
     for root in tuple(found.writable):
         for name in PROJECT:
             found.keep(root / name)
+    of_project = len(found.read_only)
     found.homes = homes(home, found.writable)
     found.seen = seen(home, found.homes, os.environ, own.seen)
     for path in (*own.hidden, *credentials_in(found.seen)):
@@ -278,6 +286,8 @@ def find_places(
             done(place)
     for path in own.read_only:
         found.keep(path)
+    for path in (*found.hidden, *found.read_only[of_project:]):
+        found.pin_above(path)
     return found.places()
 
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -426,8 +426,16 @@ def _namespaces(info: int) -> tuple[int, ...]:
     return owner, network
 
 
-def probe_landlock() -> Probe:
-    """Run a command that must fail to write, and one that must not."""
+def probe_landlock(roots: Sequence[Path], kept_out: Iterable[Path]) -> Probe:
+    """Run a command that must fail to write, and one that must not.
+
+    Landlock cannot take out of ``roots``, which are writable, what lies in them.
+    """
+    if any(is_below(path, roots) for path in kept_out):
+        return Probe(
+            "Landlock cannot protect the home directory, or our own files, that you work in",
+            "start in a directory of the project's own",
+        )
     if not _sandbox_landlock.abi_version():
         return Probe("this kernel has no Landlock", "use Linux 5.13 or later with Landlock")
     argv = landlock_argv(json.dumps({"writable": [], "readable": [], "hidden": []}))

@@ -72,7 +72,7 @@ def test_auto_falls_back_on_landlock_and_says_what_it_does_not_do(tmp_path: Path
 @pytest.mark.spec("SEC-7")
 @pytest.mark.usefixtures("without_bwrap")
 def test_that_there_is_none_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox_setup, "probe_landlock", lambda: Probe("no Landlock"))
+    monkeypatch.setattr(sandbox_setup, "probe_landlock", lambda *_: Probe("no Landlock"))
     told: list[str] = []
 
     async def run() -> None:

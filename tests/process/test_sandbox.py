@@ -171,6 +171,29 @@ def test_in_a_home_directory_start_up_files_and_our_files_stay_as_they_are(home:
     assert not (own / "config.toml").exists()
 
 
+@pytest.mark.spec("SEC-7", "SEC-9")
+def test_in_a_home_directory_nothing_protected_is_moved_to_where_it_is_not(home: Path) -> None:
+    own, state = home / ".config" / "agentcli", home / ".local" / "state" / "agentcli"
+    for file in (home / ".config" / "gh" / "hosts.yml", own / "config.toml", state / "seal.key"):
+        file.parent.mkdir(parents=True)
+        file.write_text(CANARY)
+    log = state / "agentcli.log"
+    places = OwnPlaces((own, state, log), (state / "seal.key", log))
+
+    async def run() -> list[str]:
+        async with Sandboxed(home, own=places) as inside:
+            said = [await inside.say("mv .config c; mv .local/state .local/s; mv .local l; true")]
+            log.write_text("ours")
+            reads = "find . -type f | grep -v agentcli/config | xargs cat"
+            return [*said, await inside.say(f"{reads}; echo evil > c/agentcli/config.toml")]
+
+    moved, text = asyncio.run(run())
+    assert moved.count("Device or resource busy") == 3
+    assert CANARY not in text
+    assert (own / "config.toml").read_text() == CANARY
+    assert log.read_text() == "ours", "what we write ourselves is no command's"
+
+
 @both
 @pytest.mark.spec("SEC-7")
 def test_there_is_no_network_without_asking(work: Path, kind: str) -> None:

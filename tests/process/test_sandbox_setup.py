@@ -126,6 +126,7 @@ def test_a_trial_run_whose_program_is_killed_leaves_nothing_running(tmp_path: Pa
 
 
 @pytest.mark.spec("SEC-7")
-def test_landlock_is_tried_by_a_write_that_must_fail() -> None:
+def test_landlock_is_tried_by_a_write_that_must_fail(tmp_path: Path) -> None:
     needs("landlock")
-    assert probe_landlock().problem == ""
+    assert probe_landlock((tmp_path,), ()).problem == ""
+    assert "home directory" in probe_landlock((tmp_path,), (tmp_path / "own",)).problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import tempfile
 from pathlib import Path
 from typing import Self
 
@@ -23,7 +24,8 @@ BOTH = ("bwrap", "landlock")
 
 @functools.cache
 def _state(kind: str) -> SandboxState:
-    return look_for_sandbox(Path(os.path.realpath("/tmp")), kind)
+    with tempfile.TemporaryDirectory() as directory:
+        return look_for_sandbox(Path(os.path.realpath(directory)), kind)
 
 
 def needs(kind: str) -> None:
