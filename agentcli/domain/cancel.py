@@ -9,9 +9,12 @@ a token by ``uninterruptible(..., on_cancel=token.cancel)`` and raised again aft
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -141,3 +144,27 @@ async def unless_cancelled(work: Awaitable[T], token: CancelToken) -> T | None:
         await uninterruptible(asyncio.wait({task, stopped}))
         if not task.cancelled():
             task.exception()
+
+
+async def in_own_thread(work: Callable[[], T]) -> T:
+    """What ``work`` returns or raises, in a thread that nobody has to wait for (CAN-9).
+
+    A cancellation leaves it behind, and so does the program's end.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(settled: Callable[[], None]) -> None:
+        if not answer.done():
+            settled()
+
+    def run() -> None:
+        try:
+            settled = partial(answer.set_result, work())
+        except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+            settled = partial(answer.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, settled)
+
+    threading.Thread(target=run, name="aside", daemon=True).start()
+    return await answer

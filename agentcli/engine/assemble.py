@@ -42,6 +42,8 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 512
 _JOINED = 1_000
 _ID_LENGTH = 64
+# no tool has so long a name
+_NAME_CHARS = 256
 _BAD_IN_ID = LazyPattern(r"[^A-Za-z0-9_-]")
 
 
@@ -113,7 +115,7 @@ class Assembler:
             block.redacted = event.redacted or block.redacted
         elif isinstance(event, ToolCallStart):
             block = self._new_block(event.index, ToolCall)
-            block.call_id, block.name = event.id, event.name
+            block.call_id, block.name = event.id, event.name[:_NAME_CHARS]
             self._count(getsizeof(event.id) + getsizeof(event.name) + _BLOCK_BYTES)
         elif isinstance(event, UsageReport):
             self.usage = self.usage.updated(event.usage)

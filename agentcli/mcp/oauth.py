@@ -20,9 +20,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from agentcli.domain.cancel import in_own_thread
 from agentcli.domain.clean import read_json
 from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.extensions.mcp import McpError
@@ -345,12 +347,14 @@ async def log_in(
     server: McpServer, challenge: Challenge, browse: Browse, before: Login | None, secret: str = ""
 ) -> Login:
     """A login by the user. Raises ``McpError``."""
-    grantor = await asyncio.to_thread(discover, server, challenge)
+    grantor = await in_own_thread(partial(discover, server, challenge))
     by = grantor.by
     scopes = scopes_for(grantor, challenge, server.oauth, before)
     kept = before.client if before and before.client.redirect_uri else None
     async with _callback(server.oauth.callback_port, kept) as callback:
-        client = await asyncio.to_thread(identify, server, by, callback.redirect_uri, secret, kept)
+        client = await in_own_thread(
+            partial(identify, server, by, callback.redirect_uri, secret, kept)
+        )
         state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
         digest = hashlib.sha256(verifier.encode()).digest()
         query = {
@@ -377,7 +381,7 @@ async def log_in(
         "redirect_uri": client.redirect_uri or callback.redirect_uri,
         "code_verifier": verifier,
     }
-    return await asyncio.to_thread(_granted, server, login, form)
+    return await in_own_thread(partial(_granted, server, login, form))
 
 
 def _query_of(address: str) -> dict[str, str]:

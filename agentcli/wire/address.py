@@ -7,15 +7,15 @@ name resolves to is public. Nothing here opens a connection.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import ipaddress
 import re
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import quote, urlsplit
+
+from agentcli.domain.cancel import in_own_thread
 
 MAX_URL_CHARS = 4_096
 _MAX_HOST_CHARS = 253
@@ -220,28 +220,6 @@ async def checked_addresses(target: Target, resolve: Resolver, judge: Judge) -> 
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The system's answer, in its order. In a thread that nobody has to wait for (CAN-9)."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[str]] = loop.create_future()
-
-    def settle(found: list[str], error: OSError | UnicodeError | None) -> None:
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(found)
-
-    def ask() -> None:
-        found: list[str] = []
-        problem: OSError | UnicodeError | None = None
-        try:
-            rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found = [str(row[4][0]) for row in rows]
-        except (OSError, UnicodeError) as error:
-            problem = error
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, found, problem)
-
-    threading.Thread(target=ask, name="resolve", daemon=True).start()
-    return await answer
+    """The system's answer, in its order."""
+    ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    return [str(row[4][0]) for row in await in_own_thread(ask)]

@@ -15,12 +15,11 @@ import socket
 import ssl
 import sys
 import threading
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from agentcli.domain.cancel import uninterruptible
@@ -48,8 +47,6 @@ MAX_ANSWER_BYTES = 8 * 1024 * 1024
 # How much of a reply is read ahead of what is consumed.
 MAX_AHEAD_BYTES = 1024 * 1024
 MAX_PIECE_BYTES = SLICE_BYTES
-# How long the whole body of an answer that is no stream may take.
-ANSWER_TIMEOUT_S = 30.0
 _SUCCESS = range(200, 300)
 
 
@@ -299,7 +296,8 @@ def fetch(
 ) -> bytes:
     """The body of one answer, whole; with ``body`` of a POST: bytes, or sent as JSON. Blocks.
 
-    ``answered`` gets the headers of the answer.
+    ``answered`` gets the headers of the answer. Once connected, all of it takes at most
+    ``timeout_s``.
 
     ``is_direct`` goes through no proxy, as is right for a server of this machine. Raises
     ``Refusal``, ``ProviderError`` or ``ConfigError``.
@@ -310,6 +308,7 @@ def fetch(
     with _told_as_ours(endpoint):
         try:
             with (
+                _Deadline(timeout_s) as deadline,
                 httpx.Client(
                     verify=_verify(endpoint),
                     timeout=timeout_s,
@@ -320,11 +319,14 @@ def fetch(
                     "GET" if body is None else "POST",
                     endpoint.url,
                     headers={"accept-encoding": ACCEPTED, **headers},
+                    extensions={"trace": deadline.watch},
                     **{"content" if isinstance(body, bytes) else "json": body},
                 ) as response,
             ):
                 content = _whole(response, endpoint)
-        except httpx.TimeoutException:
+        except httpx.TransportError as error:
+            if not deadline.has_passed and not isinstance(error, httpx.TimeoutException):
+                raise
             raise network_error(
                 endpoint, "did not answer in time", endpoint.address_advice
             ) from None
@@ -342,17 +344,48 @@ def fetch(
 
 def _whole(response: httpx.Response, endpoint: Endpoint) -> bytes:
     content = bytearray()
-    until = time.monotonic() + ANSWER_TIMEOUT_S
     unpacker = unpacker_for(response.headers.get_list("content-encoding"))
     for chunk in response.iter_raw():
         for piece in unpacker.feed(chunk) if unpacker else (chunk,):
             content += piece
             if len(content) > MAX_ANSWER_BYTES:
                 raise network_error(endpoint, "sent more than 8 MB", endpoint.address_advice)
-        if time.monotonic() > until:
-            what = f"did not finish its answer within {ANSWER_TIMEOUT_S:.0f} s"
-            raise network_error(endpoint, what, endpoint.address_advice)
     return bytes(content)
+
+
+class _Deadline:
+    """Ends the connections of a blocking exchange after ``within_s`` seconds (SEC-13).
+
+    The time-outs of a socket begin again with every byte, and a head may come byte by byte.
+    """
+
+    def __init__(self, within_s: float) -> None:
+        self._opened: list[socket.socket] = []
+        self._timer = threading.Timer(within_s, self._end)
+        self._timer.daemon = True
+        self.has_passed = False
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        for one in self._opened:
+            one.close()
+
+    def watch(self, name: str, facts: Mapping[str, Any]) -> None:
+        """See https://www.encode.io/httpcore/extensions/#trace."""
+        if name == "connection.connect_tcp.complete":
+            self._opened.append(facts["return_value"].get_extra_info("socket").dup())
+            if self.has_passed:
+                self._end()
+
+    def _end(self) -> None:
+        self.has_passed = True
+        for one in tuple(self._opened):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
 
 def _verify(endpoint: Endpoint) -> ssl.SSLContext:

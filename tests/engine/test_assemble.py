@@ -102,6 +102,13 @@ def test_every_id_fits_every_provider(given_id: str) -> None:
         assert call.id == given_id
 
 
+@pytest.mark.spec("SEC-13")
+def test_a_name_that_no_tool_can_have_is_kept_in_part() -> None:
+    start = ToolCallStart(0, "one", "n" * 1_000_000)
+    (call,) = fold(start, ToolCallDelta(0, "{}"), END).message().tool_calls
+    assert 64 < len(call.name) < 1000
+
+
 @pytest.mark.spec("HIS-1")
 def test_ids_are_new_to_the_history_and_to_the_message() -> None:
     starts = [ToolCallStart(n, "same", "look") for n in range(5)]

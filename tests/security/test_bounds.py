@@ -218,6 +218,12 @@ def test_arguments_that_hold_millions_of_values_go_back_to_the_model(
     assert (done.code, done.stdout) == (0, "I see.\n"), done.stderr[-2000:]
 
 
+def test_a_name_of_megabytes_goes_back_to_the_model(model_server: ModelServer, work: Path) -> None:
+    model_server.add(call("n" * (10 * MB), {}), say("I see."))
+    done = Measured("run", "go", env=agent_env(model_server, ANTHROPIC), cwd=work).ended()
+    assert (done.code, done.stdout) == (0, "I see.\n"), done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("status", [400, 500])
 def test_the_body_of_an_error_is_not_read_to_an_end_that_never_comes(
     work: Path, status: int
@@ -259,6 +265,18 @@ def test_a_list_of_models_without_end_is_one_warning(work: Path) -> None:
         assert server.sent < 200 * MB
     assert done.code == 0
     assert [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+
+
+@pytest.mark.spec("SEC-13", "MCP-6")
+def test_a_login_whose_server_never_ends_its_head_can_be_interrupted(work: Path) -> None:
+    with hostile(endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n")) as server:
+        server.head = b""
+        env = env_of(server.url)
+        Measured("mcp", "add", "far", "--url", f"{server.url}/mcp", env=env, cwd=work).ended()
+        run = Measured("mcp", "login", "far", env=env, cwd=work)
+        assert server.asked.wait(20)
+        os.kill(run.pid, signal.SIGINT)
+        assert run.ended(5).code == 130
 
 
 # --- depth --------------------------------------------------------------------------------------

@@ -10,11 +10,13 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.config.credentials import CommandKey, Credentials
 from agentcli.config.logins import LoginVault
+from agentcli.domain.cancel import in_own_thread
 from agentcli.domain.extensions.mcp import McpError
 from agentcli.mcp.oauth import Browse, log_in, probe
 from agentcli.mcp.tokens import OAuthHeaders, read_login, write_login
@@ -88,7 +90,7 @@ class ServerLogins:
         if not server.is_remote:
             what = f"the MCP server {server.name} is a program of this machine"
             raise McpError(what, "what it needs to know goes into its env")
-        challenge = await asyncio.to_thread(probe, server)
+        challenge = await in_own_thread(partial(probe, server))
         if challenge is None:
             return f"the MCP server {server.name} needs no login"
         before = await asyncio.to_thread(read_login, self._vault, server.url)

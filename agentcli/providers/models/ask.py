@@ -38,7 +38,7 @@ Figures = dict[str, Any]
 ListModels = Callable[["ServerClient"], Iterable[Figures]]
 
 MAX_PAGES = 20
-CATALOGUE_S = 20.0
+CATALOGUE_S = 60.0
 _NOT_MODIFIED = 304
 MAX_MODELS = 5_000
 _PER_MILLION = 1_000_000

@@ -12,6 +12,7 @@ from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderE
 from agentcli.domain.ports import ProviderConfig
 from agentcli.providers.models.ask import ServerClient, ask_all
 from agentcli.wire import http
+from tests.security.hostile_server import endless, hostile
 from tests.support.json_server import JsonServer
 
 KEY = "sk-test-0123456789abcdefghij"
@@ -69,6 +70,14 @@ def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 1_000)
     with JsonServer({"GET /a": b" " * 5_000}) as server, pytest.raises(ProviderError, match="8 MB"):
         asker().get(f"{server.url}/a")
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_head_that_never_ends_is_given_up_however_fast_it_comes() -> None:
+    with hostile(endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n")) as server:
+        server.head = b""
+        with pytest.raises(ProviderError, match="in time"):
+            asker(timeout_s=0.2).get(f"{server.url}/a")
 
 
 @pytest.mark.spec("FAIL-6")
