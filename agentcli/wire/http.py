@@ -511,13 +511,9 @@ async def _batched(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         task.result()
     finally:
         task.cancel()
-        await uninterruptible(_settled(task))
-
-
-async def _settled(task: asyncio.Task[None]) -> None:
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()
+        await uninterruptible(asyncio.wait({task}))
+        if not task.cancelled():
+            task.exception()
 
 
 async def _read_error_body(response: httpx.Response) -> bytes:
