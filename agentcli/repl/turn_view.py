@@ -76,15 +76,20 @@ class _Call:
 
 
 class CallsView:
-    """What runs, for how long, what it printed last. ``clock`` gives monotonic seconds.
+    """What runs, for how long, what it printed last; ``columns`` wide.
+
+    ``clock`` gives monotonic seconds.
 
     Law: calls keep their places. A finished one is printed when all before it are; until then it
     stands finished in its place. A call that is over within ``SHOW_AFTER_S`` is not shown running.
     """
 
-    def __init__(self, theme: Theme, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, theme: Theme, clock: Callable[[], float], columns: Callable[[], int]
+    ) -> None:
         self._theme = theme
         self._clock = clock
+        self._columns = columns
         self._calls: dict[str, _Call] = {}
 
     def clear(self) -> None:
@@ -126,7 +131,7 @@ class CallsView:
 
     def _block(self, call: _Call, finished: ToolFinished) -> list[str]:
         answers = [answer_line(said, self._theme) for said in call.answered]
-        return _block_of(finished, call.summary, answers, self._theme)
+        return _block_of(finished, call.summary, answers, self._theme, self._columns())
 
     def rest(self) -> Iterator[list[str]]:
         """The turn is over: the blocks of finished calls whose turn never came."""
@@ -175,9 +180,11 @@ class CallsView:
         return [head, *(paint(f"  {line}", DIM) for line in _last_lines(call.tail, tail))]
 
 
-def _block_of(event: ToolFinished, summary: str, answers: Sequence[str], theme: Theme) -> list[str]:
+def _block_of(
+    event: ToolFinished, summary: str, answers: Sequence[str], theme: Theme, columns: int
+) -> list[str]:
     """A finished call with what the user has answered; a "no" says that it was refused."""
-    head, *below = render.tool_lines(event, summary, theme)
+    head, *below = render.tool_lines(event, summary, theme, columns)
     is_told = answers and event.result.status is ResultStatus.REFUSED
     return [head, *answers, *(() if is_told else below)]
 
@@ -266,7 +273,7 @@ class TurnView:
         self._fold: ThinkingFold | None = None  # of the stretch of thinking that comes now
         self._screen = screen
         self._theme = screen.theme
-        self._calls = CallsView(screen.theme, time.monotonic)
+        self._calls = CallsView(screen.theme, time.monotonic, lambda: screen.columns)
         self._summaries: dict[str, str] = {}
         self._refused: dict[str, str] = {}  # calls, and why
         self._begun: set[str] = set()  # calls whose first line is printed (not live)
@@ -511,9 +518,10 @@ class TurnView:
         begun = event.call.id in self._begun
         if event.result.status is ResultStatus.REFUSED or not begun:
             answers = self._answers.pop(event.call.id, ())
-            self._screen.print_block(_block_of(event, summary, answers, self._theme))
+            columns = self._screen.columns
+            self._screen.print_block(_block_of(event, summary, answers, self._theme, columns))
         else:
-            lines = render.outcome_lines(event, summary, self._theme)
+            lines = render.outcome_lines(event, summary, self._theme, self._screen.columns)
             self._screen.print_block(lines, gap=False)
 
     def _waits(self, event: RetryWait) -> None:

@@ -46,13 +46,14 @@ _NO_TIME = " · 0.0 s"
 _NO_PREVIEW = frozenset(
     {
         "read_file", "list_directory", "glob_files", "grep_files", "stat_file", "web_fetch",
-        "get_current_time",
+        "get_current_time", "present_plan",
     }
 )  # fmt: skip
-_SUB_AGENT = "task"
+_SUB_AGENT, _PLAN = "task", "present_plan"
 NO_OUTPUT = "(no output)"
 _COMMAND = LazyPattern(r"(Run `)(.+)(`.*)")
 _TRANSCRIPT = LazyPattern(r"\n?\[transcript: agent sessions show [^\n]*\]\s*\Z")
+_LEFT_OUT = LazyPattern(r"(?m)^\[[\d,]{1,15} characters \(([\d,]{1,15}) lines\) cut\. ")
 _EXIT_LINE = LazyPattern(r"\n?\[exit code [^\n]*\]\s*\Z")
 _CANCEL_WORDS = {
     "user": "Cancelled.",
@@ -89,13 +90,18 @@ def _shell_spans(command: str) -> tuple[Span, ...]:
     return tuple(Highlighter("bash").line(command))
 
 
-def tool_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
+def tool_lines(
+    event: ToolFinished, summary: str, theme: Theme, columns: int = MAX_LINE
+) -> list[str]:
     """A finished call: what it did, its outcome and duration, a short preview (UI-2)."""
-    return [call_line(summary, theme, event.result.status), *outcome_lines(event, summary, theme)]
+    head = call_line(summary, theme, event.result.status)
+    return [head, *outcome_lines(event, summary, theme, columns)]
 
 
-def outcome_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
-    """The lines below the call's own."""
+def outcome_lines(
+    event: ToolFinished, summary: str, theme: Theme, columns: int = MAX_LINE
+) -> list[str]:
+    """The lines below the call's own; Markdown is laid out for ``columns``."""
     status = event.result.status
     text = wording.outcome(event, clean_line(summary))
     took = (
@@ -109,16 +115,15 @@ def outcome_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
     branch = theme.paint(f"  {theme.symbols.branch} ", DIM)
     return [
         f"{branch}{theme.paint(_cut(text, theme, MAX_ERROR), style)}{theme.paint(took, DIM)}"
-    ] + [f"    {line}" for line in preview(event, theme, clean_line(summary))]
+    ] + [f"    {line}" for line in preview(event, theme, clean_line(summary), columns - 4)]
 
 
-def preview(event: ToolFinished, theme: Theme, named: str = "") -> list[str]:
+def preview(
+    event: ToolFinished, theme: Theme, named: str = "", columns: int = MAX_LINE
+) -> list[str]:
     """The part of a result worth seeing at once, below a line that says ``named``."""
     if event.display:
-        is_change = is_diff(event.display)
-        lines = clean(event.display).rstrip().split("\n")
-        diff = diff_lines(event.display, theme, named=named) if is_change else lines
-        return _head_and_tail(diff, theme)
+        return _head_and_tail(_display_lines(event, theme, named, columns), theme)
     status = event.result.status
     # what went wrong stands in the outcome; the rest of such a result is advice for the model
     text = event.result.text
@@ -129,13 +134,15 @@ def preview(event: ToolFinished, theme: Theme, named: str = "") -> list[str]:
     if event.call.name == _SUB_AGENT:
         text = _TRANSCRIPT.sub("", text)
         if status is ResultStatus.OK:
-            return _answer_head(text, theme)
+            return _answer_head(text, theme, columns)
     text = _EXIT_LINE.sub("", clean(text))
     lines = [line for line in text.rstrip().split("\n") if line.strip() and line != NO_OUTPUT]
     shown = wording.outcome(event)
     if len(lines) == 1 and lines[0].strip() in shown:
         return []
+    left_out = _LEFT_OUT.search(text)
     hidden = len(lines) - PREVIEW_LINES
+    hidden += int(left_out[1].replace(",", "")) - 1 if left_out else 0
     tail = [theme.paint(_cut(line, theme), DIM) for line in lines[-PREVIEW_LINES:]]
     if status is ResultStatus.ERROR and 0 < len(lines) <= PREVIEW_LINES:
         tail = tail[lines[0].strip()[:MAX_ERROR] in shown :]
@@ -145,12 +152,20 @@ def preview(event: ToolFinished, theme: Theme, named: str = "") -> list[str]:
     return tail
 
 
-def _answer_head(text: str, theme: Theme) -> list[str]:
+def _display_lines(event: ToolFinished, theme: Theme, named: str, columns: int) -> list[str]:
+    """What a tool has made for the user: a plan, a change, a text."""
+    if event.call.name == _PLAN:
+        return _plan_rows(event.display, theme, columns)
+    if is_diff(event.display):
+        return diff_lines(event.display, theme, named=named)
+    return clean(event.display).rstrip().split("\n")
+
+
+def _answer_head(text: str, theme: Theme, columns: int) -> list[str]:
     """How a sub-agent's answer begins, its Markdown read; Ctrl-O names its session, too."""
-    stream = MarkdownStream(theme, lambda: MAX_LINE)
-    rows = stream.feed(clean(text)) + stream.finish()
+    rows = _markdown_rows(clean(text), theme, columns)
     lines = [line for row in rows if (line := plain(row).rstrip())]
-    head = [theme.paint(_cut(line, theme), DIM) for line in lines[:PREVIEW_LINES]]
+    head = [theme.paint(line, DIM) for line in lines[:PREVIEW_LINES]]
     return [*head, *_hidden(len(lines) - PREVIEW_LINES, theme)]
 
 
@@ -282,9 +297,17 @@ _STATES = {
 
 def plan_lines(text: str, theme: Theme, columns: int) -> list[str]:
     """The plan itself, indented."""
-    stream = MarkdownStream(theme, lambda: columns - 2)
-    rows = stream.feed(reveal(text.strip()) + "\n") + stream.finish()
-    return [f"  {row}" if row else "" for row in rows]
+    return [f"  {row}" if row else "" for row in _plan_rows(text, theme, columns - 2)]
+
+
+def _plan_rows(text: str, theme: Theme, columns: int) -> list[str]:
+    return _markdown_rows(reveal(text.strip()), theme, columns)
+
+
+def _markdown_rows(text: str, theme: Theme, columns: int) -> list[str]:
+    """``text``, which is safe to print, at once."""
+    stream = MarkdownStream(theme, lambda: columns)
+    return stream.feed(f"{text}\n") + stream.finish()
 
 
 def kept_plan_lines(kept: Mapping[str, Any], theme: Theme, columns: int) -> list[str]:

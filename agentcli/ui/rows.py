@@ -224,9 +224,9 @@ def packed(parts: Sequence[str], columns: int, dot: str = "·") -> list[str]:
 _TAB = 4
 # what a line begins with that its further rows stand to the right of: white space, the signs of
 # this program, a number and a sign of a diff, the number and the letter of a choice, a
-# finding of the doctor
+# finding of the doctor, a box to tick
 _HEAD = LazyPattern(
-    r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:ok  |warn|fail) |\[\w+\] +|"
+    r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:ok  |warn|fail) |\[(?:\w+|[ >])\] +|"
     r"(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)"
 )
 _NAME = LazyPattern(r"\S+(?: \S+)*(?<![.!?]) {2,}(?=\S)")  # of what stands in a column of its own

@@ -30,7 +30,7 @@ def finished(number: int) -> ToolFinished:
 
 def running(*numbers: int) -> tuple[CallsView, Clock]:
     clock = Clock()
-    view = CallsView(PLAIN, clock)
+    view = CallsView(PLAIN, clock, lambda: 80)
     for number in numbers:
         view.announced(ToolAnnounced(call(number), f"Read {number}"))
     for number in numbers:

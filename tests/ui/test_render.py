@@ -17,6 +17,7 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult, Usage
+from agentcli.tools._base import bounded
 from agentcli.ui import render
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.rows import columns_of, plain
@@ -66,6 +67,33 @@ def test_what_a_call_had_printed_when_it_was_stopped_stays(
     assert below == ["    … 1 earlier line", *(f"    line {n}" for n in range(1, 6))]
     nothing = finished("It had not started: nothing was done.", status)
     assert len(render.tool_lines(nothing, "Run make", PLAIN)) == 2
+
+
+@pytest.mark.spec("UI-2")
+def test_a_plan_that_was_answered_is_read_as_markdown_and_what_is_hidden_in_it_is_shown() -> None:
+    plan = (
+        "## Steps\n\n1. **Fix** `a.py`\u202e\n\n| file | why |\n|---|---|\n| a.py | it is wrong |\n"
+    )
+    done = finished("x", summary="approved", display=plan, name="present_plan")
+    assert render.tool_lines(done, "Present plan", PLAIN, 30)[2:] == [
+        "    Steps",
+        "    ",
+        "    1. Fix a.py<U+202E>",
+        "    ",
+        "    file │ why",
+        "    ─────┼────────────",
+        "    a.py │ it is wrong",
+    ]
+
+
+@pytest.mark.spec("UI-2")
+def test_the_lines_that_the_model_was_not_given_are_counted_among_the_earlier_ones() -> None:
+    short, _ = bounded("\n".join(str(n) for n in range(1, 100_001)), "c")
+    shown = render.tool_lines(finished(f"{short}\n[exit code 0, 2.0 s]"), "Run seq", PLAIN)
+    assert shown[2:] == [
+        "    … 99,995 earlier lines",
+        *(f"    {n}" for n in range(99_996, 100_001)),
+    ]
 
 
 @pytest.mark.spec("UI-2")

@@ -44,6 +44,8 @@ def test_rows_depend_on_the_text_and_not_on_its_pieces(
         ("   12 + code of a line", ["   12 + code of", "      ↪ a line"]),
         ("1. first of all things", ["1. first of all", "   things"]),
         ("1) first of all things", ["1) first of all", "   things"]),
+        ("  [>] first of all", ["  [>] first of", "      all"]),
+        ("  [ ] first of all", ["  [ ] first of", "      all"]),
         ("  1 y  yes, run it", ["  1 y  yes, run", "       it"]),
         ("title   all that it says", ["title   all that", "        it says"]),
         ("id      123456789012", ["id", "  123456789012"]),
