@@ -285,16 +285,19 @@ class _Search:
     def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
         """What ``command`` would destroy, and what protected place it would write."""
         operands = operands_of(seen_words(command))
-        yield from self._destroyed(operands, command)
+        lost: set[str | None] = set()
+        yield from self._destroyed(operands, command, lost)
         redirected = tuple(each.target for each in command.redirections if each.writes)
-        names = (*operands.written, *redirected)
+        names = (*(each for each in operands.written if each not in lost), *redirected)
         self.is_open = self.is_open or None in names
         if None in operands.written:
             names += operands_of(_words_seen(command)).written
         yield from self.written(names, command.text)
 
-    def _destroyed(self, operands: Operands, command: SimpleCommand) -> Iterator[Danger]:
-        """SEC-14."""
+    def _destroyed(
+        self, operands: Operands, command: SimpleCommand, told: set[str | None]
+    ) -> Iterator[Danger]:
+        """SEC-14; ``told`` takes the operands whose loss is one."""
         part = command.text
         from_elsewhere = not _GIVE_WORDS.isdisjoint(command.wrappers)
         is_torn = not self.has_all and not operands.destroyed
@@ -309,6 +312,7 @@ class _Search:
                 yield Danger("where it would destroy files is not known", part, is_destructive=True)
             lost = map(self._lost_with, self._places(name))
             if what := next(filter(None, lost), None):
+                told.add(name)
                 yield Danger(f"it would destroy {what}", part, is_destructive=True)
 
     def _lost_with(self, path: Path) -> str | None:

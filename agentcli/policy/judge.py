@@ -230,8 +230,7 @@ def _by_danger(judged: _Judged) -> Decision | None:
     contained = policy.has_boundary and judged.asks_for is not Access.OUTSIDE
     found = list(dangers_of(subject.text or "", judged.place, contained=contained))
     if policy.yolo_twice and policy.mode is PermissionMode.YOLO:
-        freed = {danger.part for danger in found if danger.is_destructive}
-        found = [danger for danger in found if danger.part not in freed]
+        found = [danger for danger in found if not danger.is_destructive]
     if not found:
         return None
     decision = judged.because(Answer.ASK, found[0].what)

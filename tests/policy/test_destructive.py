@@ -54,8 +54,8 @@ DESTRUCTIVE = [
     "find . -delete", "find -delete", "find / -name x -delete", "find . -type f -exec rm {} +",
     "find . -type f -exec shred {} ';'", "find . ! -name x -delete", "find ~ -name '*' -delete",
     "git clean -fdx", "git clean -f", "git -C .. clean -xfd", "git rm -rf .", "shred -u .git/HEAD",
-    "chmod -R 777 .", "chmod -R 000 /", "chown -R nobody ~", "mv . /tmp/x", "mv .git /tmp/x",
-    "mv -t /tmp .git", "mkfs.ext4 /dev/sda1", "mkfs /dev/sda1", "dd if=/dev/zero of=/dev/sda",
+    "chmod -R 777 .", "chmod -R 000 /", "chown -R nobody ~", "mv . /tmp/x",
+    "mkfs.ext4 /dev/sda1", "mkfs /dev/sda1", "dd if=/dev/zero of=/dev/sda",
     "echo x > /dev/sda", "wipefs -a /dev/sda", "rsync -a --delete empty/ ./", "if then rm -rf /",
     "rm -rf . ; echo $((", "rm -rf $(pwd)/x; echo $((", "rm -rf ~+", "rm -rf ~+/sub/..", "rm -rf ~-",
     "pushd /; rm -rf ~1", "rm -rf ~+1/*", "rm -rf ~+/.git",
@@ -81,6 +81,22 @@ def test_a_destructive_command_asks_even_in_yolo_and_runs_when_yolo_was_given_tw
     assert not decision.lasts
     assert decision.reason
     assert in_yolo(workspace, text, yolo_twice=True).answer is Answer.ALLOW
+
+
+@pytest.mark.spec("SEC-3", "SEC-14")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm -rf .git > ~/.bashrc", "rm -rf . 2> .git/hooks/pre-commit", "git clean -fdx > .envrc",
+        "find . -delete -fprint .git/config", "rsync -a --delete sub/ .git/hooks", "mv sub/.git .",
+        "mv .git /tmp/x", "mv -t /tmp .git",
+    ],
+)  # fmt: skip
+def test_a_destructive_command_that_writes_a_protected_place_asks_after_a_second_yolo_too(
+    text: str, workspace: Workspace
+) -> None:
+    assert in_yolo(workspace, text).answer is Answer.ASK
+    assert in_yolo(workspace, text, yolo_twice=True).answer is Answer.ASK
 
 
 @pytest.mark.spec("SEC-14")
