@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from agentcli.domain.patterns import LazyPattern
 
 _SHORTEST = 12
+_SHORT = 8
 _LEAST_BITS = 40.0
 # how keys of services begin, whatever follows
 _PREFIXES = LazyPattern(
@@ -70,10 +71,13 @@ def is_secret(value: str, *, is_local: bool = False) -> bool:
     if is_local and prefix is None:
         return False
     body = text[prefix.end() :] if prefix else text
-    if len(body) < _SHORTEST or re.search(_DUMMY, body):
-        return False
-    is_words = all(re.fullmatch(_WORD, part) for part in re.split(_SEPARATORS, body))
-    return not is_words and _bits(body) >= _LEAST_BITS
+    return len(body) >= _SHORTEST and not _is_dummy(body) and _bits(body) >= _LEAST_BITS
+
+
+def _is_dummy(text: str) -> bool:
+    """Whether it is words, or says itself that it stands for a key."""
+    is_words = all(re.fullmatch(_WORD, part) for part in re.split(_SEPARATORS, text))
+    return is_words or re.search(_DUMMY, text) is not None
 
 
 def is_called_credential(name: str, value: str) -> bool:
@@ -110,15 +114,19 @@ def _names_password(value: str) -> bool:
         return False
     servers = _SERVER.findall(value)
     is_elsewhere = bool(servers) and not all(map(is_private_server, servers))
-    return any(is_elsewhere or is_secret(each) for each in found)
+    return any(is_elsewhere or _is_chosen(each) for each in found)
 
 
 def _opens(login: str, server: str) -> bool:
     """Whether it is more than the name of a user or what every server of one's own is set to."""
     user, _, password = login.partition(":")
-    return (
-        is_secret(user) or is_secret(password) or bool(password and not is_private_server(server))
-    )
+    is_elsewhere = bool(password) and not is_private_server(server)
+    return is_secret(user) or is_elsewhere or _is_chosen(password)
+
+
+def _is_chosen(password: str) -> bool:
+    """Whether a password for a server of one's own is more than what every such server is set to."""
+    return is_secret(password) or (len(password) >= _SHORT and not _is_dummy(password))
 
 
 def _bits(text: str) -> float:

@@ -87,6 +87,7 @@ def test_a_variable_that_is_called_a_credential_is_one(name: str) -> None:
         ("GIT_AUTHOR_NAME", "A. Key"), ("KEYBOARD", "de"), ("TOKENIZERS_PARALLELISM", "false"),
         ("MONKEY", "business"), ("COMPASS", "north"), ("BYPASS", "ring"), ("LANG", "de_DE.UTF-8"),
         ("DATABASE_URL", "postgres://postgres:postgres@localhost:5432/app"),
+        ("REDIS_URL", "redis://:s3cr3t@redis:6379"), ("AMQP", "amqp://guest:development@mq.local"),
         ("HOMEPAGE", "https://me@github.com/a"), ("PATHS", "x"), ("SSH_AUTHOR", "x"), ("AUTHORS", "x"),
         ("DESKTOP_SESSION", "gnome"), ("XDG_SESSION_ID", "c2"), ("LS_COLORS", "rs=0:di=01;34:ln=01"),
         ("PROXY", "http://proxy.local:3128"), ("KEYMAP", "us"), ("CI_COMMIT_SHA", "4f8a2c9d1e7b3f6a5c8d"),
@@ -109,6 +110,7 @@ def test_what_commands_need_is_no_credential(name: str, value: str) -> None:
         "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl", "Server=db;User Id=a;Password=g7TsQp02xLmZ;",
         "jdbc:postgresql://db.shop.com/app?user=app&password=hunter2",
         "https://a.blob.core.windows.net/c?sv=1&sig=g7TsQp02xLmZ%3D",
+        "postgres://app:Xk9fQ2mZp7@10.1.2.3/app", "redis://:Xk9f-Q2mZ@cache:6379/0",
     ],
 )  # fmt: skip
 def test_what_holds_a_key_is_a_credential_whatever_it_is_called(value: str) -> None:
