@@ -393,7 +393,7 @@ class SessionSandbox:
 
     def _new_watch(self) -> TreeWatch:
         from agentcli.process.git_config import users_configurations
-        from agentcli.process.sandbox_places import PROJECT
+        from agentcli.process.sandbox_places import PROJECT, start_up_places
         from agentcli.process.sandbox_watch import TreeWatch
 
         project = [root / name for root in self._roots for name in PROJECT]
@@ -401,6 +401,7 @@ class SessionSandbox:
         own = [self._private.temporary] if self._private is not None else []
         if self._state.kind is SandboxKind.LANDLOCK:
             own.append(Path("/dev/shm"))  # noqa: S108 - commands write there
+            project += start_up_places(self._home)  # it cannot make them read-only
         return TreeWatch(self._roots, (*project, *self._own().scripts), own, user_configs)
 
     def _set_aside(self) -> list[str]:

@@ -74,7 +74,9 @@ def shortcomings(abi: int, *, filtered: bool) -> str:
     ``filtered``: system calls are, too, which closes network and sockets.
     """
     missing = ["git's hooks and configuration in the workspace can be changed"]
-    if not filtered:
+    if filtered:
+        missing.append("without the network no command reaches a server that another has started")
+    else:
         missing.append("only TCP is kept from the network")
         if abi < ABI_NETWORK:
             missing[-1] = "the network is open"

@@ -47,7 +47,8 @@ _START_UP = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
     ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
     ".login", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc", ".gitconfig",
-    ".config/git", ".config/fish", ".config/autostart", ".config/systemd", ".local/bin",
+    ".config/git", ".config/fish", ".config/autostart", ".config/systemd", ".config/environment.d",
+    ".local/bin",
 )  # fmt: skip
 PROJECT = (".agents", ".agentcli")
 # of a repository: where its own working tree stands, what is staged there, what is under way
@@ -55,6 +56,11 @@ _OF_MAIN_TREE = ("HEAD", "index", "logs/HEAD", "rebase-merge", "rebase-apply", "
 _MOST_MOUNTED = 40
 _MOST_PINNED = 100
 _MOST_MODULES = 10_000  # directories that are looked into
+
+
+def start_up_places(home: Path) -> list[Path]:
+    """What shells, logins and git read in the home directory; real paths, there or not."""
+    return [real_path(home / name) for name in (*_START_UP, ".ssh")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,3 +125,32 @@ def test_a_search_of_the_home_tells_no_line_of_a_key(model_server: ModelServer, 
     assert "piano" in told
     assert "not shown, since they hold credentials: " in told
     assert "KEY-OF-THE-USER" not in told
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_start_up_files_that_lie_in_the_workspace_stay_as_they_are(
+    model_server: ModelServer, work: Path, home: Path, kind: str
+) -> None:
+    """The home directory itself, or a repository of dotfiles that it links to."""
+    needs(kind)
+    (work / ".ssh").mkdir()
+    own = (work / "bashrc", work / ".profile", work / ".ssh/authorized_keys")
+    for path in own:
+        path.write_text("mine\n")
+    (home / ".bashrc").symlink_to(own[0])
+    (work / "build.py").write_text(
+        f"import sys\nfor name in {[*map(str, own), str(work / '.zshenv')]}:\n"
+        "  try: open(name, 'a').write('theirs')\n  except OSError: pass\n"
+    )
+    linked = {"HOME": str(home)}
+    for names, env in ((own[:1], linked), (own[1:], {"HOME": str(work)})):
+        model_server.restart(call("bash", {"command": "python3 build.py"}), "Done.")
+        auto = ("--permission-mode", "auto", "--sandbox", kind)
+        assert one_shot(model_server, *auto, "go", cwd=work, **env).code == 0
+        assert [path.read_text() for path in names] == ["mine\n"] * len(names)
+        assert (work / ".zshenv").exists() == (names == own[:1])
+        (work / ".zshenv").unlink(missing_ok=True)
+        for path in own:
+            path.write_text("mine\n")
