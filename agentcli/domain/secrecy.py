@@ -125,7 +125,7 @@ def _opens(login: str, server: str) -> bool:
 
 
 def _is_chosen(password: str) -> bool:
-    """Whether a password for a server of one's own is more than what every such server is set to."""
+    """Whether a password of a server of one's own is more than what all such are set to."""
     return is_secret(password) or (len(password) >= _SHORT and not _is_dummy(password))
 
 
