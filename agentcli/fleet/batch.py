@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -314,14 +314,16 @@ class Batch:
                 wait_s = bucket.wait_s(now)
                 if wait_s is None:
                     break
-                wait_s = max(wait_s, line[0].not_before - now)
-                if wait_s > 0:
+                item = next((each for each in line if each.not_before <= now), None)
+                if item is None:
+                    wait_s = max(wait_s, min(each.not_before for each in line) - now)
+                if item is None or wait_s > 0:
                     soonest = wait_s if soonest is None else min(soonest, wait_s)
                     break
-                share = self._share_of(line[0].task)
+                share = self._share_of(item.task)
                 if isinstance(share, bool):
                     return soonest
-                item = line.popleft()
+                line.remove(item)
                 bucket.held += 1
                 self._running += 1
                 group.create_task(self._attempt(item, bucket, share))
@@ -436,7 +438,7 @@ class Batch:
             is_spent = reason == "max_budget_usd" or item.tries > item.task.retries
             is_final = is_spent or state not in _RETRIED
             return _Verdict(state) if is_final else self._again(item, result)
-        return self._once_more(item, result)
+        return self._once_more(item, result, bucket)
 
     def _wait_for_lock(self, item: _Queued, result: TaskResult) -> _Verdict:
         item.locked += 1
@@ -444,13 +446,19 @@ class Batch:
             self._view.says(f"{item.task.id} waits: {_why(result)}")
         return _Verdict(BatchState.INTERRUPTED, again=True, wait_s=LOCKED_S)
 
-    def _once_more(self, item: _Queued, result: TaskResult) -> _Verdict:
+    def _once_more(self, item: _Queued, result: TaskResult, bucket: Bucket) -> _Verdict:
         """What was no fault of the task puts it back in the line, as often as a task is tried."""
+        is_disk = result.end.get("terminal_reason") == _DISK
         if item.tries < self._plan.attempts:
             if result.exit_code == _TEMPORARY:  # its provider's pause is that of all its tasks
                 return _Verdict(BatchState.INTERRUPTED, again=True)
-            return self._again(item, result, min(LONGEST_WAIT_S, KILLED_S * 2**item.tries))
-        if result.end.get("terminal_reason") != _DISK:
+            wait_s = min(LONGEST_WAIT_S, KILLED_S * 2**item.tries)
+            again = self._again(item, result, wait_s)
+            if not is_disk:
+                return again
+            bucket.paused_until = max(bucket.paused_until, time.monotonic() + wait_s)
+            return replace(again, wait_s=0.0)  # what is new waits, too, behind it
+        if not is_disk:
             return _Verdict(BatchState.FAILED)
         if self._reason != "disk":
             self._reason = "disk"

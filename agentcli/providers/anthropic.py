@@ -311,7 +311,9 @@ def _loop_has_thinking(messages: Sequence[Message]) -> bool:
 class MessagesDecoder(StreamDecoder):
     """The events of one Messages stream.
 
-    A second message in it, or a block in the place of another, is an error (STR-12).
+    A second message in it, or a block in the place of another, is an error (STR-12). With its stop
+    reason, which comes after all blocks, it is whole, also where ``message_stop`` is missing:
+    https://docs.anthropic.com/en/api/messages-streaming#event-types.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -342,6 +344,7 @@ class MessagesDecoder(StreamDecoder):
             if isinstance(delta, dict) and isinstance(reason := delta.get("stop_reason"), str):
                 self._stop = _STOP_REASONS.get(reason, StopReason.OTHER)
             self._usage(value.get("usage"), final=True)
+            self.complete = self._stop is not None
         elif kind == "message_stop":
             for unfinished in [*self._whole_inputs, *self._held]:
                 self._flush_input(unfinished)
@@ -350,6 +353,11 @@ class MessagesDecoder(StreamDecoder):
             self.end(StreamEnd(self._stop or guess))
         elif isinstance(index := value.get("index"), int):
             self._block_event(kind, index, value)
+
+    def finish(self) -> None:
+        """The bytes have ended: in good order when a stop reason was given."""
+        if self._stop is not None:
+            self.handle({"type": "message_stop"})
 
     def _whole_message(self, message: Mapping[str, Any], blocks: Sequence[object]) -> None:
         """The one document of a server that does not stream."""

@@ -95,12 +95,14 @@ def test_the_history_of_a_file_names_the_prompts_whose_calls_touched_it(project:
         call("bash", {"command": "cat ./shop/cart.py | wc -l"}),
         say("read"),
         call("read_file", {"path": "main.py"}),
+        call("write_file", {"path": "shop/cart.py", "content": "refused"}),
         say("other"),
     ]
     with ModelServer(replies) as server:
         env = agent_env(server)
         for prompt in ("look at the cart", "cart.py is not for this"):
-            assert run_agent("run", prompt, "--yolo", env=env, cwd=project).code == 0
+            run_agent("run", prompt, "--yolo", "--deny-tool=write_file", env=env, cwd=project)
+        assert not server.violations
     words = ("sessions", "search", "--file", "shop/cart.py", "--format", "json")
     found = json.loads(run_agent(*words, cwd=project).stdout)
     assert {row["tool"] for row in found} == {"read_file", "bash"}

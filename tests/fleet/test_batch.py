@@ -163,6 +163,24 @@ def test_a_provider_that_refuses_is_left_alone_and_others_go_on(tmp_path: Path) 
     assert engine.began["x0"][1] - engine.began["x0"][0] >= 0.3
 
 
+def test_a_task_that_waits_for_its_next_try_holds_no_other_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "LOCKED_S", 1000.0)
+    drain: list[Callable[[], None]] = []
+
+    def script(call: TaskCall, _: int) -> TaskResult:
+        if call.prompt == "c":
+            drain[0]()
+        return ended(2, terminal_reason="tree_in_use") if call.prompt == "a" else ended(0)
+
+    engine = Played(script)
+    tasks = prompts(tmp_path, "abc")
+    end = go(tmp_path, tasks, engine, jobs=1, act=lambda batch: drain.append(batch.drain))
+    assert (engine.prompts, end.reason) == (["a", "b", "c"], "drained")
+    assert states(tmp_path) == {"a": "interrupted", "b": "done", "c": "done"}
+
+
 def test_what_is_killed_or_refused_again_and_again_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -384,13 +384,22 @@ def test_an_error_event_keeps_what_came_before_it_and_ends_everything() -> None:
 
 
 @pytest.mark.spec("CAN-5")
-def test_without_message_stop_there_is_no_end() -> None:
-    cut = sse(delta(0, type="text_delta", text="x"), stop()[0])
+def test_without_a_stop_reason_there_is_no_end() -> None:
+    cut = sse(delta(0, type="text_delta", text="x"))
     assert fold(decode(decoder(), [cut])) is None
 
 
+@pytest.mark.spec("STR-4")
+def test_with_a_stop_reason_a_reply_is_whole() -> None:
+    dropped = decoder()
+    message = fold(decode(dropped, [sse(delta(0, type="text_delta", text="x"), stop()[0])]))
+    assert message is not None
+    assert (message.text, message.stop_reason) == ("x", StopReason.END_TURN)
+    assert dropped.complete  # and the rest is not waited for
+
+
 def test_the_last_event_may_lack_its_blank_line() -> None:
-    whole = sse(*stop())
+    whole = sse(*stop(None))
     assert fold(decode(decoder(), [whole.rstrip()])) is not None
     assert fold(decode(decoder(), [whole.rstrip()[:-3]])) is None
 

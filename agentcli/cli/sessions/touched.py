@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 from agentcli.cli.listing import print_json, print_table, session_files, wait
 from agentcli.cli.redacting import know_secrets, shown
 from agentcli.domain.errors import StoreError
-from agentcli.domain.messages import AssistantMessage, ToolCall, UserMessage
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ResultStatus,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.rewind import FileKind
 from agentcli.domain.values import frozen
@@ -43,7 +49,10 @@ _LONG = frozenset({"command", "patch"})
 
 @frozen
 class Touch:
-    """A tool call that named the file or changed the symbol, and the prompt it worked for."""
+    """A tool call that named the file or changed the symbol, and the prompt it worked for.
+
+    None that was refused.
+    """
 
     session_id: str
     seq: int
@@ -186,13 +195,18 @@ def _source(name: str, content: bytes, symbol: str) -> tuple[bytes, ...]:
 def _in_session(loaded: LoadedSession, real: str) -> Iterator[Touch]:
     cwd = str(loaded.info.cwd or "/")
     prompt = ""
+    refused = {
+        stored.message.call_id
+        for stored in loaded.messages
+        if isinstance(stored.message, ToolResult) and stored.message.status is ResultStatus.REFUSED
+    }
     for stored in loaded.messages:
         message = stored.message
         if isinstance(message, UserMessage):
             prompt = " ".join(message.text.split()) or prompt
         elif isinstance(message, AssistantMessage):
             for call in message.tool_calls:
-                if _names(call, real, cwd):
+                if call.id not in refused and _names(call, real, cwd):
                     title = loaded.info.title or ""
                     place = (loaded.info.id, stored.seq, stored.created_at)
                     yield Touch(*place, call.name, prompt, title)
