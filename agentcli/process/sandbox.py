@@ -37,6 +37,8 @@ _NOT_TOLD_APART = (
 )
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
 
+_open: list[SessionSandbox] = []
+
 
 class SessionSandbox:
     """Implements ``Sandbox`` for one workspace. ``own`` gives our places once they are needed.
@@ -79,6 +81,7 @@ class SessionSandbox:
         self._paused = False
         self._is_closed = False
         self._notice_given = False
+        _open.append(self)
 
     @property
     def state(self) -> SandboxState:
@@ -352,7 +355,7 @@ class SessionSandbox:
         if self._watch is None:
             return
         learned = copy.copy(self._watch)
-        learned.learn()
+        learned.learn(self._beside())
         if not self._running and self._work_inside() == self._done:
             self._watch = learned
         elif lines := self._set_aside():
@@ -370,17 +373,22 @@ class SessionSandbox:
 
     def _look_before(self) -> Places:
         """What is there before a command starts is the user's, unless another command runs."""
-        is_changed = False
+        is_changed, beside = False, self._beside()
         if self._watch is None:
             self._watch = self._new_watch()
-            self._watch.learn()
+            self._watch.learn(beside)
         elif is_changed := self._may_have_changed():
             self._unsaid += self._set_aside()
         else:
-            self._watch.learn()
+            self._watch.learn(beside)
         places = self._find_places()
         if self._state.kind is SandboxKind.BWRAP:
-            shut = (path for path in places.read_only if not places.holds_reopened(path))
+            shut = {
+                path
+                for path in places.read_only
+                if not places.holds_reopened(path)
+                and not any(watch.is_inside(str(path)) for watch in beside)
+            }
             if is_changed:  # what still runs may move directories while this command's are mounted
                 before = self._watch.read_only
                 kept = filter(places.stays_where_it_is, shut)
@@ -390,6 +398,16 @@ class SessionSandbox:
         earlier = self._unborn if is_changed else ()
         self._unborn = tuple(dict.fromkeys((*earlier, *places.unborn)))
         return places
+
+    @property
+    def at_work(self) -> TreeWatch | None:
+        """What it knows, while something may write that it has started."""
+        return self._watch if self._running or self._left else None
+
+    def _beside(self) -> list[TreeWatch]:
+        """Those of other trees in which something is at work (EXT-3)."""
+        found = (other.at_work for other in tuple(_open) if other is not self)
+        return [watch for watch in found if watch is not None]
 
     def _new_watch(self) -> TreeWatch:
         from agentcli.process.git_config import users_configurations
@@ -417,6 +435,8 @@ class SessionSandbox:
         """Remove the session's private temporary directory."""
         self._is_closed = True
         await self.step_outside()
+        with contextlib.suppress(ValueError):
+            _open.remove(self)
         async with self._lock:  # what is being found out would be left behind
             private, self._private = self._private, None
             namespaces, self._namespaces = self._namespaces, ()

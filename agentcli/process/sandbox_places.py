@@ -212,7 +212,7 @@ class _Collector:
             self._shared.append(common)
             self.writable.append(common)
             self.git_directory(common)
-            for name in ("worktrees", *_OF_MAIN_TREE):
+            for name in ("worktrees", "modules", *_OF_MAIN_TREE):
                 self.keep(common / name, may_be_born=True)
         self._keep_links(own)
 

@@ -151,8 +151,8 @@ class TreeWatch:
         self.users = Survey()
         self.read_only: frozenset[str] = frozenset()
 
-    def learn(self) -> Survey:
-        """Take what is there now for the user's own."""
+    def learn(self, others: Iterable[TreeWatch] = ()) -> Survey:
+        """Take what is there now for the user's own; where ``others`` look, what these know."""
         now = self._look()
         for _ in range(_MOST_INCLUDED):
             named = self._named_by_configuration(now)
@@ -160,6 +160,12 @@ class TreeWatch:
                 break
             self._named = named
             now = self._look()
+        for other in others:
+            for path in [path for path in now.items if other.is_inside(path)]:
+                if (known := other.known.items.get(path)) is not None:
+                    now.items[path] = known
+                else:
+                    del now.items[path]
         before, self.known, self.users = self.known, now, now
         now.items = {
             path: item for path, item in now.items.items() if not self._is_untrusted(path)
@@ -350,7 +356,7 @@ class TreeWatch:
         target = self._target(path)
         if target:
             found.trees.setdefault(target, set()).add(os.path.dirname(path))  # noqa: PTH120 - a text
-        if target and self._is_inside(target):
+        if target and self.is_inside(target):
             self._git_directory(target, found)
         elif target and (common := common_of_worktree(Path(path), Path(target))):
             self._shared.add(str(common))
@@ -366,7 +372,8 @@ class TreeWatch:
         key, _, named = line.partition(":")
         return joined(os.path.dirname(path), named.strip()) if key == "gitdir" else ""  # noqa: PTH120 - a text
 
-    def _is_inside(self, path: str) -> bool:
+    def is_inside(self, path: str) -> bool:
+        """Whether what lies there is looked at."""
         places = (*self._roots, *self._untrusted, *self._shared)
         return any(_is_below(path, place) for place in places)
 
@@ -392,12 +399,10 @@ class TreeWatch:
             for part in (Path(git), *directories_in(Path(git, "worktrees"))):
                 self._add_file(f"{part}/config.worktree", Kind.CONFIG, found)
                 self._add_file(f"{part}/{_REBASE}", Kind.TODO, found)
-                waiting += filter(self._is_inside, [self._common(str(part), found)])
+                waiting += filter(self.is_inside, [self._common(str(part), found)])
                 waiting += map(
                     str,
-                    git_directories_below(
-                        part / "modules", lambda path: self._is_inside(str(path))
-                    ),
+                    git_directories_below(part / "modules", lambda path: self.is_inside(str(path))),
                 )
 
     def _common(self, git: str, found: Survey) -> str:
@@ -475,7 +480,7 @@ class TreeWatch:
         return {
             place: kind
             for place, kind in named.items()
-            if self._is_inside(place) and not any(_is_below(root, place) for root in self._roots)
+            if self.is_inside(place) and not any(_is_below(root, place) for root in self._roots)
         }
 
     def _without_new_repositories(self, found: Survey) -> Survey:
@@ -564,7 +569,7 @@ class TreeWatch:
         old = set(programs_of(before.content.data) or ()) if before is not None else set()
         for setting in programs:
             is_tree = setting[:2] == _WORKTREE and _PLAIN.fullmatch(setting[2])
-            if is_tree and self._is_inside(joined(git, setting[2])):
+            if is_tree and self.is_inside(joined(git, setting[2])):
                 continue
             if setting not in old:
                 return False
@@ -576,7 +581,7 @@ class TreeWatch:
         Nobody has opened that yet; what is new in a directory that was there is another thing.
         """
         place = os.path.dirname(top)  # noqa: PTH120 - a text
-        while self._is_inside(place) and self._is_new(place):
+        while self.is_inside(place) and self._is_new(place):
             if os.path.lexists(f"{place}/.git"):
                 return True
             place = os.path.dirname(place)  # noqa: PTH120 - a text

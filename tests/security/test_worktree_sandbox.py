@@ -124,3 +124,23 @@ def test_where_others_stand_and_what_they_have_staged_is_theirs(main: Path, home
     assert git(other, "status", "--short") == " M a.txt\n"
     assert git(other, "branch", "--show-current") == "two\n"
     assert len(git(main, "worktree", "list").splitlines()) == 3
+
+
+@pytest.mark.spec("SEC-17", "EXT-3")
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_is_made_in_one_tree_while_another_looks_is_nobodys(
+    main: Path, home: Path, kind: str
+) -> None:
+    git(main, "config", "extensions.worktreeConfig", "true")
+    planted = main / ".git" / "config.worktree"
+
+    async def run() -> str:
+        async with Sandboxed(home / "trees/one", kind) as one, Sandboxed(main, kind) as top:
+            await one.say("sleep 1000 >/dev/null 2>&1 &")
+            planted.write_text("[core]\n\tfsmonitor = touch pwned\n")  # as what it has left could
+            (main / ".envrc").write_text("mine")
+            return await top.say("true")
+
+    text = asyncio.run(run())
+    assert "config.worktree would take effect outside" in text and ".envrc" not in text
+    assert "fsmonitor" not in planted.read_text()
