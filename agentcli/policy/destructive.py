@@ -13,7 +13,7 @@ import fnmatch
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -39,11 +39,13 @@ from agentcli.policy.places import (
 )
 
 _ALL_OF_IT = re.compile(r"[*?.!^\[\]]*[*?][*?.!^\[\]]*")
+_GOES_BACK = re.compile(r"[*?\]][^/]*/+(?:.*/)?\.\.(?:/|$)")
 _GIVE_WORDS = frozenset({"xargs", "parallel"})
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|pts(?:/.*)?)"
 )
 _DESTROYER = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv|git|rsync)\b")
+_TELLS = re.compile(r"(?:\$\(|`)\s*find\b|\bfind\b[^;&\n]*\|\s*while\b")
 _LONGEST_LOOSE = 20_000
 _MOST_LOOSE_WORDS = 500
 _MOST_PATHS = 5_000
@@ -81,7 +83,11 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
         own_directories=place.policy.own_directories,
         contained=contained,
         has_all=parsed.understood,
+        hands_on=_hands_to_killer(commands, text),
+        moves_home=re.search(r"\bHOME\+?=", text) is not None,
     )
+    if re.search(r"\b(?:PWD|CDPATH)\+?=", text):
+        search.starts = replace(search.starts, is_sure=False)
     for command in dict.fromkeys(commands):
         yield from search.dangers(command)
     if _has_unseen_target(parsed):
@@ -255,6 +261,19 @@ def _loose_commands(text: str) -> Iterator[SimpleCommand]:
         yield SimpleCommand(tuple(map(expanded, some)), " ".join(some))
 
 
+def _hands_to_killer(commands: Sequence[SimpleCommand], text: str) -> bool:
+    """Whether one of ``commands`` removes what another one, such as ``find``, tells it."""
+    killers = (each for each in commands if each.words and _base(each.words[0]) in _KILLERS)
+    return any(
+        not _GIVE_WORDS.isdisjoint(each.wrappers) or (None in each.words and _TELLS.search(text))
+        for each in killers
+    )
+
+
+def _base(program: str | None) -> str:
+    return (program or "").rpartition("/")[2]
+
+
 def _has_unseen_target(parsed: ParsedCommand) -> bool:
     return not parsed.understood or any(
         redirection.writes and redirection.target is None
@@ -269,7 +288,7 @@ class _Search:
 
     ``roots`` are the directories of the workspace, links followed. ``has_all``: every operand is
     known to be one. A text that is not understood may fall apart between a program and its
-    operands.
+    operands. ``hands_on``: what is found is removed. ``moves_home``: ``~`` may be another place.
     """
 
     starts: Starts
@@ -277,6 +296,8 @@ class _Search:
     own_directories: tuple[Path, ...]
     contained: bool
     has_all: bool
+    hands_on: bool
+    moves_home: bool
     left: int = _MOST_PATHS
     finder: GlobFinder = field(default_factory=GlobFinder)
     is_open: bool = False
@@ -284,7 +305,10 @@ class _Search:
 
     def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
         """What ``command`` would destroy, and what protected place it would write."""
-        operands = operands_of(seen_words(command))
+        words = seen_words(command)
+        if self.hands_on and words and _base(words[0]) == "find":
+            words = (*words, "-exec", "rm")
+        operands = operands_of(words)
         lost: set[str | None] = set()
         yield from self._destroyed(operands, command, lost)
         redirected = tuple(each.target for each in command.redirections if each.writes)
@@ -307,8 +331,9 @@ class _Search:
         for name in dict.fromkeys(operands.destroyed):
             if name is None:
                 continue
-            is_relative = not name.startswith(("/", "~"))
-            if operands.is_recursive and is_relative and not self.starts.is_sure:
+            is_unsure = not (name.startswith(("/", "~")) or self.starts.is_sure)
+            is_unsure = is_unsure or (name.startswith("~") and self.moves_home)
+            if operands.is_recursive and is_unsure:
                 yield Danger("where it would destroy files is not known", part, is_destructive=True)
             lost = map(self._lost_with, self._places(name))
             if what := next(filter(None, lost), None):
@@ -317,11 +342,13 @@ class _Search:
 
     def _lost_with(self, path: Path) -> str | None:
         """What would be lost with ``path`` (which may be a pattern) and all that is in it."""
+        if _GOES_BACK.search(str(path)):
+            return "what lies above what a pattern finds"
         lexical = Path(os.path.normpath(path))
         while lexical.name and _ALL_OF_IT.fullmatch(lexical.name):
             lexical = lexical.parent
         if not is_pattern(str(lexical)):
-            both = dict.fromkeys((lexical, real_path(lexical)))
+            both = dict.fromkeys((lexical, real_path(lexical), real_path(path)))
             return next(filter(None, map(self._named, both)), None)
         names = [*(root / ".git" for root in self.roots), *_with_parents(self.roots)]
         if not self.contained:
@@ -534,7 +561,9 @@ def _fetch(words: Words) -> Operands:
 
 def _unpack(words: Words) -> Operands:
     """Tar and its kind: the directory that it is unpacked in, and what is packed."""
-    return Operands(values_of(words, "-C", "--directory", "-d", "-f", "--file", "-D", "-o"))
+    lost = _plain(words[1:], "-f --file -C") if "--remove-files" in words else ()
+    written = values_of(words, "-C", "--directory", "-d", "-f", "--file", "-D", "-o")
+    return Operands(written, lost, bool(lost))
 
 
 def _make_file_system(words: Words) -> Operands:

@@ -264,7 +264,8 @@ def parse_state(data: bytes, base: Mapping[str, str]) -> tuple[ShellState | None
     for name, text in after.items():
         if name in _VOLATILE or name.startswith((_OURS, "BASH_FUNC_")) or base.get(name) == text:
             continue
-        if not may_pass(name, text) or len(text) > min(room, _MAX_VALUE_CHARS):
+        # "~" is judged as the home of the user
+        if name == "HOME" or not may_pass(name, text) or len(text) > min(room, _MAX_VALUE_CHARS):
             dropped.append(name)
             continue
         room -= len(name) + len(text)

@@ -23,6 +23,7 @@ def workspace(tmp_path: Path) -> Workspace:
     (root / "sub").mkdir(parents=True)
     (root / ".git").mkdir()
     (root / "out").symlink_to(root.parent)
+    (root / "here").symlink_to(".")
     return Workspace(root, root)
 
 
@@ -59,6 +60,10 @@ DESTRUCTIVE = [
     "echo x > /dev/sda", "wipefs -a /dev/sda", "rsync -a --delete empty/ ./", "if then rm -rf /",
     "rm -rf . ; echo $((", "rm -rf $(pwd)/x; echo $((", "rm -rf ~+", "rm -rf ~+/sub/..", "rm -rf ~-",
     "pushd /; rm -rf ~1", "rm -rf ~+1/*", "rm -rf ~+/.git",
+    "rm -rf here/../work", "rm -rf */../work", "rm -rf $PWD/*/..", "HOME=.; rm -rf ~", "export HOME=$PWD; rm -rf ~/",
+    "CDPATH=..; cd work && rm -rf sub", "find . -type f | xargs rm", "find ~ -type f -print0 | xargs -0 rm -f",
+    'find . -type f | while read f; do rm "$f"; done', "rm $(find . -type f)", "find .git -type f | xargs -n1 shred",
+    "tar cf x.tar --remove-files .",
 ]  # fmt: skip
 HARMLESS = [
     "rm -rf sub", "rm -rf build dist", "rm -rf {build,dist}", "rm -rf ./node_modules", "rm -f *.pyc",
@@ -68,6 +73,9 @@ HARMLESS = [
     "mv sub other", "dd if=a of=b", "echo x > /dev/null", "echo x 2>/dev/stderr", "make",
     "cd sub && rm -rf build", "git push --force", "rsync -a a/ b/", "cat .git/config", "rm -rf $HOME/x/y",
     "rm -rf ~+/sub", "rm -rf sub~", "rm -rf sub/~+",
+    "HOME=/tmp/x make; rm -rf build", "find . -name '*.orig' | xargs rm", "find sub -type f | xargs rm",
+    'find . -type f | wc -l; rm "$f"', "rm $(find . -name '*.o')", "rm -rf sub/../build", "rm -rf */build",
+    "find . -type f | xargs wc -l",
 ]  # fmt: skip
 
 
