@@ -6,14 +6,23 @@ with every environment; expansions, globs, braces and tildes make it ``None``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import field
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 
 _SPECIAL = frozenset("$`*?[{()<>|&;~#!} \t\n\r")
 _SPECIAL_AT_START = frozenset("~#!")  # elsewhere in a word they stand for themselves
 _WHOLE_WORDS = frozenset({"[", "]", "[[", "]]", "{", "}", "!"})  # never expanded when alone
 _TILDE_AFTER = frozenset("=:")
+_PAST_ASCII = 0x80
+_ANSI_C = LazyPattern(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
+_ANSI_ESCAPE = LazyPattern(
+    r"\\(?:([0-7]{1,3})|(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8}))|c(.)|(.))",
+    re.DOTALL,
+)
+_ANSI_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _ESCAPED_IN_DOUBLE_QUOTES = frozenset('$`"\\')
 
 
@@ -90,29 +99,32 @@ def unquote(source: str) -> str | None:
     at, end = 0, len(source)
     while at < end:
         char = source[at]
-        if char == "'":
-            close = source.find("'", at + 1)
-            if close < 0:
-                return None
-            out.append(source[at + 1 : close])
-            at = close + 1
-        elif char == '"':
-            piece = _double_quoted(source, at + 1)
+        if char in "'\"\\$":
+            piece = _quoted(source, at)
             if piece is None:
                 return None
-            text, at = piece
-            out.append(text)
-        elif char == "\\":
-            if at + 1 >= end or source[at + 1] == "\n":
-                return None
-            out.append(source[at + 1])
-            at += 2
+            out.append(piece[0])
+            at = piece[1]
         elif char in _SPECIAL and not _stands_for_itself(source, at):
             return None
         else:
             out.append(char)
             at += 1
     return "".join(out)
+
+
+def _quoted(source: str, at: int) -> tuple[str, int] | None:
+    """The text of what is quoted at ``at``, and where to go on."""
+    if source[at] == '"':
+        return _double_quoted(source, at + 1)
+    if source[at] == "\\":
+        return None if source[at + 1 : at + 2] in {"", "\n"} else (source[at + 1], at + 2)
+    if source[at] == "'":
+        close = source.find("'", at + 1)
+        return None if close < 0 else (source[at + 1 : close], close + 1)
+    found = _ANSI_C.match(source, at)
+    text = _ANSI_ESCAPE.sub(_ansi_c, found[1]) if found else "\0"
+    return None if found is None or "\0" in text else (text, found.end())
 
 
 def _double_quoted(source: str, at: int) -> tuple[str, int] | None:
@@ -135,6 +147,18 @@ def _double_quoted(source: str, at: int) -> tuple[str, int] | None:
         out.append(char)
         at += 1
     return None
+
+
+def _ansi_c(found: re.Match[str]) -> str:
+    """What an escape in ``$'…'`` stands for: bash(1), "ANSI-C Quoting"."""
+    octal, *hexadecimals, control, letter = found.groups()
+    hexadecimal = next(filter(None, hexadecimals), "")
+    if octal or hexadecimal:
+        code = int(octal, 8) if octal else int(hexadecimal, 16)
+        return chr(code) if code < _PAST_ASCII else "\0"  # bytes that may be no character
+    if control:
+        return chr(ord(control) & 0x1F)
+    return _ANSI_LETTERS.get(letter, f"\\{letter}")
 
 
 def _stands_for_itself(source: str, at: int) -> bool:

@@ -312,7 +312,7 @@ def word_lists(text: str, most: int | None = None) -> Iterator[list[str]]:
 def written_names(text: str) -> Iterator[str]:
     """Whatever stands behind a redirection that writes, as it is written."""
     for found in _WRITTEN.finditer(text[:MAX_CHARS]):
-        yield unquoted(found[1])
+        yield found[1]
 
 
 def matches_pattern(text: str, pattern: str) -> bool:

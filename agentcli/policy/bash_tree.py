@@ -303,6 +303,16 @@ def _body_doubt(
 _COMMANDS = frozenset({"command", "declaration_command", "unset_command", "test_command"})
 _NO_COMMAND_WITHIN = frozenset({"command", "declaration_command", "variable_assignments"})
 _FRESH = frozenset({"command_substitution", "process_substitution"})
+_PASSES_INPUT = frozenset(
+    {
+        "redirected_statement",
+        "while_statement",
+        "do_group",
+        "compound_statement",
+        "subshell",
+        "list",
+    }
+)
 _WRITING = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
 _COPYING = frozenset({">&", "<&"})
 _CLOSING = frozenset({">&-", "<&-"})
@@ -532,7 +542,7 @@ def _stray_in(redirect: Node) -> list[Node]:
 def _upstream(node: Node) -> tuple[int, ...] | None:
     """Where the earlier stages of the pipeline start that ``node`` is a stage of."""
     stage, parent = node, node.parent
-    while parent is not None and parent.type == "redirected_statement":
+    while parent is not None and parent.type in _PASSES_INPUT:
         stage, parent = parent, parent.parent
     if parent is None or parent.type != "pipeline":
         return None

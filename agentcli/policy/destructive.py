@@ -1,10 +1,9 @@
 """Commands that would destroy what cannot be brought back, or touch a protected place.
 
 SEC-14: on the workspace root, home, ``/`` or ``.git``; SEC-3: written by redirections and by
-well-known programs, a table at the end; and credentials that any program is given to read. Laws:
-a file that is named is found, as far as its name is written out; a command whose target cannot be
-told is taken to destroy the worst it could. Programs that are not in the table are taken to change
-only what they are given with ``-o`` or ``--output``.
+well-known programs, a table at the end. Laws: a file that is named is found, as far as its name is
+written out; a command whose target cannot be told is taken to destroy the worst it could. Programs
+that are not in the table are taken to change only what they are given with ``-o`` or ``--output``.
 """
 
 from __future__ import annotations
@@ -14,40 +13,42 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 
-from agentcli.domain.tools import Workspace, real_path
+from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
-from agentcli.policy.bash_syntax import parse_bash, unquoted, word_lists, written_names
+from agentcli.policy.bash_syntax import parse_bash, unquoted, written_names
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.places import (
-    CREDENTIAL_NAMES,
+    LISTED,
+    LONGEST_LOOSE,
+    OPEN,
     GlobFinder,
     Starts,
+    Variables,
     Words,
-    credential_place,
-    expanded,
+    found_by,
     is_pattern,
+    loose_commands,
     places_of,
     plain_name,
     protected_place,
     seen_words,
     starts_of,
     values_of,
+    without_sets,
 )
 
 _ALL_OF_IT = re.compile(r"[*?.!^\[\]]*[*?][*?.!^\[\]]*")
-_GOES_BACK = re.compile(r"[*?\]][^/]*/+(?:.*/)?\.\.(?:/|$)")
+_GOES_BACK = re.compile(r"[*?\]].*/\.\.(?:/|\Z)", re.DOTALL)
 _GIVE_WORDS = frozenset({"xargs", "parallel"})
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|pts(?:/.*)?)"
 )
 _DESTROYER = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv|git|rsync)\b")
 _TELLS = re.compile(r"(?:\$\(|`)\s*find\b|\bfind\b[^;&\n]*\|\s*while\b")
-_LONGEST_LOOSE = 20_000
-_MOST_LOOSE_WORDS = 500
 _MOST_PATHS = 5_000
 
 
@@ -71,12 +72,14 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
     parsed = parse_bash(text)
     commands = parsed.commands
     if not parsed.understood:
-        if len(text) <= _LONGEST_LOOSE:
-            commands = (*commands, *_loose_commands(text))
+        if len(text) <= LONGEST_LOOSE:
+            commands = (*commands, *loose_commands(text))
         elif _DESTROYER.search(text):
             what = "the command is too long to tell what it destroys"
             yield Danger(what, "", is_destructive=True)
     workspace = place.workspace
+    variables = Variables()
+    variables.learn(commands, parsed.loops)
     search = _Search(
         starts=starts_of(commands, workspace.cwd),
         roots=tuple(map(real_path, (workspace.root, *workspace.extra))),
@@ -85,180 +88,25 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
         has_all=parsed.understood,
         hands_on=_hands_to_killer(commands, text),
         moves_home=re.search(r"\bHOME\+?=", text) is not None,
+        variables=variables,
     )
     if re.search(r"\b(?:PWD|CDPATH)\+?=", text):
         search.starts = replace(search.starts, is_sure=False)
     for command in dict.fromkeys(commands):
         yield from search.dangers(command)
     if _has_unseen_target(parsed):
-        yield from search.written(tuple(map(_as_pattern, written_names(text))), text)
-    if search.is_open:
-        sources = (source for loop in parsed.loops for source in loop.sources)
-        texts = (each for command in commands for each in (*command.assignments, *command.words))
-        kept = (name for each in texts if each and _SETS.match(each) for name in _values_of(each))
-        yield from search.written((*map(_as_pattern, sources), *kept), text)
+        # bash may take quotes off twice: ">&FILE\\'"
+        sources = (each for name in written_names(text) for each in (name, unquoted(name)))
+        forms = (form for source in sources for form in variables.forms(source))
+        yield from search.written(tuple(map(_as_pattern, forms)), text)
     if search.left < 0:
         yield Danger("it names too many files to check", "", is_destructive=True)
 
 
-# they tell names at most
-_NAMES_ONLY = frozenset(
-    {
-        "[", "[[", "basename", "cd", "dirname", "echo", "find", "ls", "dir", "printf", "readlink",
-        "realpath", "stat", "test", "type", "which", "touch",
-    }
-)  # fmt: skip
-# of git: they leave what is in a file alone
-_GIT_NAMES_ONLY = re.compile(r"\S+(?: -C \S+)? (?:check-ignore |ls-files |rm (?:.* )?--cached )")
-_PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "jq"})
-_LEAVES_OUT = frozenset({"--exclude", "--exclude-dir"})
-_IS_NOT = re.compile(r"(?:!|-not)-(?:i?name|i?path|wholename)")  # of find
-_HANDS_ON = frozenset({"xargs", "parallel", "read"})
-_SET = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^]])*\]")
-_RUNS_CODE = re.compile(r"\b(?:python[\d.]*|node|ruby|perl|php|deno|bun|lua)\b")
-_MOST_BEFORE_CODE = 4  # "uv run python -c"
-_QUOTED = re.compile(r"""['"`]([^'"`\s]+)['"`]""")
-_SHOWS_HIDDEN = re.compile(r"dotglob|GLOBIGNORE")
-_SETS = re.compile(r"[A-Za-z_]\w*\+?=")
-_HERE_STRING = re.compile(r"<<<\s*([^\s;&|()<>]+)")
-_EXPANDED = re.compile(r"\$(?:\w+|[@*#?!$-]|\{[^{}]*\}|\((?:[^()]|\([^()]*\))*\))|`[^`]*`")
-_DEFAULT = re.compile(r"\$\{\w+:?[-=+]([^{}]*)\}")
-_FED_BY = re.compile(r"(?<![<&])<(?![<&(])[ \t]*([^\s;&|()<>]+)")
-
-
-def credentials_read(
-    text: str, place: CallPlace, free: Workspace | None = None
-) -> Iterator[Danger]:
-    """Which credentials ``text`` names as something to read (SEC-3), but an .env in ``free``."""
-    parsed = parse_bash(text)
-    commands = parsed.commands
-    if not parsed.understood and len(text) <= _LONGEST_LOOSE:
-        commands = (*commands, *_loose_commands(text))
-    elif not parsed.understood and _names_credential(text):
-        yield Danger("it is too long to tell which credentials it reads", "", is_destructive=False)
-    starts = starts_of(commands, place.workspace.cwd).directories
-    programs = {command.words[0] for command in commands if command.words}
-    is_given = not _HANDS_ON.isdisjoint(programs)
-    hands_on = is_given or "command_substitution" in parsed.kinds
-    said = (
-        (name, command.text)
-        for command in dict.fromkeys(commands)
-        for name in _names_read(command, hands_on=hands_on)
-    )
-    fed = ((_as_pattern(found[1]), text) for found in _FED_BY.finditer(text[:_LONGEST_LOOSE]))
-    texts = (*_HERE_STRING.findall(text), *(fed for each in commands for fed in each.fed))
-    given = ((unquoted(name), text) for each in texts if is_given for name in each.split())
-    more = _looped(parsed) if parsed.loops else iter(())
-    more = chain(more, _in_code(commands, starts)) if _RUNS_CODE.search(text) else more
-    named = {
-        name: part for name, part in chain(fed, given, more, said) if name and "\0" not in name
-    }
-    finder = GlobFinder(hidden=_SHOWS_HIDDEN.search(text) is not None)
-    left = _MOST_PATHS
-    for name, part in named.items():
-        for path in places_of(name, starts):
-            matches = _matches_of(path, finder)
-            left -= len(matches or ())
-            if matches is None or left < 0:
-                yield Danger("it names too many files to check", "", is_destructive=False)
-                return
-            if found := credential_place(matches, free):
-                yield Danger(f"{found} holds credentials", part, is_destructive=False)
-
-
-def _names_credential(text: str) -> bool:
-    names = "|".join(map(re.escape, CREDENTIAL_NAMES))
-    return re.search(rf"(?<!\w)(?:{names})(?!\w)", text, re.IGNORECASE) is not None
-
-
-def _looped(parsed: ParsedCommand) -> Iterator[tuple[str, str]]:
-    """What ``for`` goes through, if a program reads it."""
-    for loop in parsed.loops:
-        inner = (each for each in parsed.commands if loop.start < each.at < loop.end)
-        if any(map(_reads_unknown, inner)):
-            yield from ((expanded(unquoted(each)) or "", "") for each in loop.sources)
-
-
-def _in_code(
-    commands: Sequence[SimpleCommand], starts: Sequence[Path]
-) -> Iterator[tuple[str, str]]:
-    """Files that are there and that a line of Python and its kind has in quotes."""
-    for command in commands:
-        first = ((word or "").rpartition("/")[2] for word in command.words[:_MOST_BEFORE_CODE])
-        if not any(map(_RUNS_CODE.fullmatch, first)):
-            continue
-        for code in (*filter(None, command.words[1:]), *command.fed):
-            for name in dict.fromkeys(_QUOTED.findall(code)):
-                if any(map(os.path.lexists, places_of(name, starts))):
-                    yield name, command.text
-
-
-def _reads_unknown(command: SimpleCommand) -> bool:
-    return None in command.words and command.words[0] not in _NAMES_ONLY
-
-
-def _values_of(setting: str) -> Iterator[str]:
-    """What ``NAME=value`` or ``NAME=(values)`` sets it to."""
-    yield from map(_as_pattern, setting.partition("=")[2].strip("()").split())
-
-
-def _as_pattern(source: str) -> str:
-    """The word with ``*`` for what only the shell will know, and the default of a variable."""
-    plain = expanded(source) or _EXPANDED.sub("*", _DEFAULT.sub(r"\1", source))
-    plain = re.sub(r"\*+", "*", unquoted(plain))
-    return plain if plain.strip("*/") else ""
-
-
-def _matches_of(path: Path, finder: GlobFinder) -> Sequence[Path] | None:
-    """What the shell may find by ``path``, a pattern perhaps; ``None``: too much to tell."""
-    if not is_pattern(str(path)):
-        return (path,)
-    # shells know more kinds of sets than Python
-    matches = finder.matches(_SET.sub("?", str(path)))
-    return None if matches is None else (path, *map(Path, matches))
-
-
-def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
-    """The words of ``command`` that may name what it reads."""
-    words = _words_seen(command)
-    program = (words[0] or "").rpartition("/")[2] if words else ""
-    yield from (each.target or "" for each in command.redirections if not each.writes)
-    for assignment in command.assignments:
-        yield from _values_of(assignment)
-    if program in _NAMES_ONLY and not hands_on and "-exec" not in words:
-        return
-    if program == "git" and _GIT_NAMES_ONLY.match(" ".join((*map(str, words), ""))):
-        return
-    skips = program in _PATTERN_FIRST and not {"-e", "-f", "--regexp", "--file"} & set(words)
-    for at, word in enumerate(words[1:]):
-        is_left = words[at] in _LEAVES_OUT or _IS_NOT.fullmatch(f"{words[at - 1]}{words[at]}")
-        if word is None or is_left:
-            continue
-        if word.startswith("-"):
-            option, _, value = word.partition("=")
-            yield "" if option in _LEAVES_OUT else (value or word[2:]).lstrip("@")
-        elif skips:
-            skips = False
-        else:
-            yield word
-            yield word.rpartition("=")[2].lstrip("@")  # "dd if=FILE", "curl -F x=@FILE"
-            if program == "git" and ":" in word:  # of a commit: gitrevisions(7), "<rev>:<path>"
-                yield word.rpartition(":")[2]
-
-
-def _words_seen(command: SimpleCommand) -> Words:
-    """The words, with a pattern in place of one that is known in part."""
-    words = seen_words(command)
-    if None not in words or len(command.sources) != len(words):
-        return words
-    pairs = zip(words, command.sources, strict=True)
-    return tuple(_as_pattern(said) or None if word is None else word for word, said in pairs)
-
-
-def _loose_commands(text: str) -> Iterator[SimpleCommand]:
-    for words in word_lists(text):
-        some = words[:_MOST_LOOSE_WORDS]
-        yield SimpleCommand(tuple(map(expanded, some)), " ".join(some))
+def _as_pattern(form: str) -> str | None:
+    """With ``*`` for what only the shell will know; ``None``: nothing of it is known."""
+    pattern = re.sub(r"\*+", "*", form.replace(OPEN, "*").replace(LISTED, "*"))
+    return pattern if pattern.strip("*/") else None
 
 
 def _hands_to_killer(commands: Sequence[SimpleCommand], text: str) -> bool:
@@ -298,10 +146,9 @@ class _Search:
     has_all: bool
     hands_on: bool
     moves_home: bool
+    variables: Variables
     left: int = _MOST_PATHS
     finder: GlobFinder = field(default_factory=GlobFinder)
-    is_open: bool = False
-    """Something is written whose name the shell makes of a variable, perhaps."""
 
     def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
         """What ``command`` would destroy, and what protected place it would write."""
@@ -313,9 +160,9 @@ class _Search:
         yield from self._destroyed(operands, command, lost)
         redirected = tuple(each.target for each in command.redirections if each.writes)
         names = (*(each for each in operands.written if each not in lost), *redirected)
-        self.is_open = self.is_open or None in names
         if None in operands.written:
-            names += operands_of(_words_seen(command)).written
+            for words in self.variables.readings(command):
+                names += operands_of(tuple(word and _as_pattern(word) for word in words)).written
         yield from self.written(names, command.text)
 
     def _destroyed(
@@ -353,7 +200,8 @@ class _Search:
         names = [*(root / ".git" for root in self.roots), *_with_parents(self.roots)]
         if not self.contained:
             names += _with_parents((_home(),))
-        hit = next((name for name in names if fnmatch.fnmatchcase(str(name), str(lexical))), None)
+        pattern = without_sets(str(lexical))
+        hit = next((name for name in names if fnmatch.fnmatchcase(str(name), pattern)), None)
         return str(hit) if hit is not None else None
 
     def _named(self, path: Path) -> str | None:
@@ -384,7 +232,7 @@ class _Search:
 
     def _matches(self, name: str) -> Iterator[Path]:
         for path in self._places(name):
-            matches = _matches_of(path, self.finder)
+            matches = found_by(path, self.finder)
             self.left -= _MOST_PATHS if matches is None else len(matches) - 1
             yield from matches or ()
 

@@ -143,9 +143,9 @@ class _Judged:
         """The credential that a command would come across in its search; empty: none."""
         if not (self.is_command and SEARCHES.search(self.subject.text or "")):
             return ""
-        from agentcli.policy.searches import credential_met
+        from agentcli.policy.credentials import credential_met
 
-        return credential_met(self.subject.parsed, self.place.workspace.cwd)
+        return credential_met(self.subject.text or "", self.place.workspace.cwd)
 
     def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
         return Decision(answer, reason, rule, self.effect)
@@ -199,15 +199,15 @@ def _by_protection(judged: _Judged) -> Decision | None:
 
 def _secret_read(judged: _Judged, paths: Sequence[Path]) -> Decision | None:
     """Reading a credential asks, whichever tool would; in yolo mode not about the project's own."""
-    from agentcli.policy.destructive import credentials_read
+    from agentcli.policy.credentials import credentials_read
 
     place, part = judged.place, ""
     free = place.workspace if place.policy.mode is PermissionMode.YOLO else None
     if judged.is_command:
-        danger = next(credentials_read(judged.subject.text or "", place, free), None)
-        if danger is None:
+        read = next(credentials_read(judged.subject.text or "", place, free), None)
+        if read is None:
             return None
-        found, part = danger.what, danger.part
+        found, part = read
     elif judged.effect is Effect.READ and (name := credential_place(paths, free)):
         found = f"{name} holds credentials"
     else:

@@ -14,17 +14,19 @@ import contextlib
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.sandbox import has_obeyed
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen, mutable
-from agentcli.policy.bash_command import SimpleCommand
-from agentcli.policy.bash_syntax import unquoted
+from agentcli.policy.bash_command import Loop, SimpleCommand, unquote
+from agentcli.policy.bash_syntax import unquoted, word_lists
 
 # what holds keys, tokens and passwords: reading it asks as well as writing it (SEC-3)
 CREDENTIAL_NAMES = frozenset(
@@ -249,11 +251,16 @@ def _is_in_worktree(names: Sequence[str]) -> bool:
 
 Words = tuple[str | None, ...]
 _MAX_PLACES = 16
+_MOST_LOOSE_WORDS = 500
+LONGEST_LOOSE = 20_000
+"""A text that is not understood is taken apart by its separators up to this length."""
 _MAX_NAMES = 64
 _HOME = LazyPattern(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME\})")
 _HERE = LazyPattern(r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD\})|^~\+(?=/|$)")
+_ELSEWHERE_IN_TILDE = LazyPattern(r"~(?:[-+]?\d|-)")  # the directories of pushd, and the last
 _BRACES = LazyPattern(r"\{([^{}]*,[^{}]*)\}")
 _PATTERN = LazyPattern(r"[*?\[\]]")
+_SET = LazyPattern(r"\[[!^]?\]?(?:\[:\w+:\]|[^]])*+\]")
 _PROC_CWD = LazyPattern(r"^/+proc/[^/]+/cwd(?=/|$)")
 _PROC_ROOT = LazyPattern(r"^/+proc/[^/]+/root(?=/)")
 _MOVES = frozenset({"cd", "pushd", "popd"})
@@ -294,6 +301,13 @@ def starts_of(commands: Sequence[SimpleCommand], cwd: Path) -> Starts:
     return Starts(tuple(found), is_sure)
 
 
+def loose_commands(text: str) -> Iterator[SimpleCommand]:
+    """What may be commands where ``text`` is not understood."""
+    for words in word_lists(text):
+        some = words[:_MOST_LOOSE_WORDS]
+        yield SimpleCommand(tuple(map(expanded, some)), " ".join(some))
+
+
 def moves(commands: Sequence[SimpleCommand]) -> bool:
     """Whether one of ``commands`` changes the directory of those after it."""
     return any(command.words and command.words[0] in _MOVES for command in commands)
@@ -313,7 +327,130 @@ def seen_words(command: SimpleCommand) -> Words:
 def expanded(source: str) -> str | None:
     """``source`` with home and working directory put in; ``None`` when more is expanded."""
     text = _HERE.sub(".", _HOME.sub("~", source))
-    return None if re.search(r"[$`]|[<>]\(|^~[-+]?\d|^~-", text) else text
+    is_open = _ELSEWHERE_IN_TILDE.match(text) or re.search(r"[$`]|[<>]\(", text)
+    return None if is_open else text
+
+
+OPEN, LISTED = "\0", "\1"
+"""Of a word: what only the shell will know, and a name out of a list of what is there."""
+_MOST_FORMS = 700
+_LONGEST_PATTERN = 4_096
+_OF_VARIABLE = r"""
+    \$\((?P<script>(?:[^()]|\((?:[^()]|\([^()]*\))*+\))*+)\) | `(?P<ticks>[^`]*)` | \$\{
+    (?P<name>\w+)(?:\[[^]{}]*\])?(?::?[-=+](?P<default>[^{}]*))?(?P<change>[^{}]*)\}
+    | \$(?P<plain>[A-Za-z_]\w*) | (?P<open>\$(?:[\d@*#?!$-]|\{[^{}]*\})"""
+_BARE = LazyPattern(
+    rf"""(?P<known>'[^']*'|\$'(?:\\.|[^'\\])*+'|\\.) | \$?(?P<mark>") | {_OF_VARIABLE}
+    | [?*+@!]\([^()]*\) | \{{[^{{}},]*\.\.[^{{}},]*\}} | [<>]\(.*)
+    | (?P<text>[^$`'"\\?*+@!{{<>]++|[^$`'"\\])""",
+    re.DOTALL | re.VERBOSE,
+)
+_QUOTED = LazyPattern(
+    rf"""(?P<known>\\[$`"\\]) | (?P<mark>") | {_OF_VARIABLE}) | (?P<text>[^$`"\\]++|\\)""",
+    re.DOTALL | re.VERBOSE,
+)
+_KNOWN_VARIABLES = {"HOME": ("~",), "PWD": (".",)}
+
+
+def forms_of(
+    source: str,
+    values: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    lists: Callable[[str], bool] = lambda _: False,
+) -> tuple[str, ...]:
+    """What the word written as ``source`` may be, ``OPEN`` for what is not known of it.
+
+    ``values`` are those of variables; ``lists`` says whether a script names what is there.
+    Patterns stay.
+    """
+    if _ELSEWHERE_IN_TILDE.match(source):
+        return (OPEN,)
+    forms, is_quoted, at = [""], False, 0
+    source = _HERE.sub(".", source)
+    most = min(_MOST_FORMS, 2_000_000 // (len(source) or 1) ** 2)
+    while at < len(source):
+        found = (_QUOTED if is_quoted else _BARE).match(source, at)
+        if found is None:
+            return (OPEN,)
+        at = found.end()
+        part = found.groupdict()
+        name, script = part["plain"] or part["name"], part["script"] or part["ticks"]
+        if part["mark"]:
+            is_quoted = not is_quoted
+            continue
+        if part["text"]:
+            choices: Sequence[str] = (part["text"],)
+        elif known := part["known"]:
+            choices = (known[1:] if is_quoted else unquote(known) or OPEN,)
+        elif name and not part["change"]:
+            choices = values.get(name) or _KNOWN_VARIABLES.get(name, (OPEN,))
+            if part["default"] is not None:
+                choices = (*choices, *forms_of(part["default"], values, lists))
+        else:
+            choices = (LISTED if script and lists(script) else OPEN,)
+        if len(choices) > 1 and len(forms) * len(choices) > most:
+            choices = (OPEN,)
+        forms = [form + choice for form in forms for choice in choices]
+    return tuple(dict.fromkeys(re.sub("\0+", OPEN, form) for form in forms))
+
+
+@mutable
+class Variables:
+    """What the variables of a text may be, by its loops and assignments (flow is not followed).
+
+    ``lists`` says whether a script names what is there, ``reads_list`` whether ``read`` is given
+    such names.
+    """
+
+    lists: Callable[[str], bool] = lambda _: False
+    reads_list: Callable[[SimpleCommand], bool] = lambda _: False
+    values: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def learn(self, commands: Iterable[SimpleCommand], loops: Iterable[Loop]) -> None:
+        """Take in what each of them sets, in its order."""
+        both: list[SimpleCommand | Loop] = [*commands, *loops]
+        for each in sorted(both, key=_position):
+            if isinstance(each, Loop):
+                forms = [form for source in each.sources for form in self.forms(source)]
+                self._add(each.variable, forms)
+            elif each.words[:1] in (("read",), ("mapfile",), ("readarray",), ("printf",)):
+                forms = [LISTED if self.reads_list(each) else OPEN]
+                for name in filter(None, each.words[1:]):
+                    self._add(name, forms)
+            else:
+                for setting in (*each.assignments, *each.sources[1:]):
+                    self._set(setting)
+
+    def _set(self, setting: str) -> None:
+        if found := _SETTING.match(setting):
+            pieces = (found[3], *found[3].strip("()").split())
+            forms = [form for piece in pieces for form in self.forms(piece)]
+            self._add(found[1], [OPEN] if found[2] or "]=" in found[3] else forms)
+
+    def _add(self, name: str, forms: Iterable[str]) -> None:
+        known = dict.fromkeys((*self.values.get(name, ()), *forms))
+        self.values[name] = tuple(known) if len(known) <= _MOST_FORMS else (OPEN,)
+
+    def forms(self, source: str) -> tuple[str, ...]:
+        """What the word written as ``source`` may be."""
+        return forms_of(source, self.values, self.lists)
+
+    def readings(self, command: SimpleCommand) -> Iterator[Words]:
+        """The words, each that the shell expands in every form that it may have."""
+        words = command.words
+        if None not in words or len(command.sources) != len(words):
+            yield words
+            return
+        both = zip(words, command.sources, strict=True)
+        choices = [self.forms(source) if word is None else (word,) for word, source in both]
+        for at in range(max(map(len, choices))):
+            yield tuple(each[at % len(each)] if each else "" for each in choices)
+
+
+_SETTING = LazyPattern(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+
+
+def _position(each: SimpleCommand | Loop) -> int:
+    return each.start if isinstance(each, Loop) else each.at
 
 
 def places_of(name: str, directories: Sequence[Path]) -> Iterator[Path]:
@@ -324,6 +461,17 @@ def places_of(name: str, directories: Sequence[Path]) -> Iterator[Path]:
         found = _PROC_CWD.match(plain)
         for directory in directories:
             yield directory / (f"{directory}{plain[found.end() :]}" if found else plain)
+
+
+def without_sets(pattern: str) -> str:
+    """``pattern`` with ``?`` for each set: shells know more kinds of them than Python."""
+    return _SET.sub("?", closed(pattern))
+
+
+def closed(pattern: str) -> str:
+    """``pattern`` where a ``[`` that is never closed is one."""
+    last = pattern.rfind("]") + 1
+    return pattern[:last] + pattern[last:].replace("[", "[[]")
 
 
 def is_pattern(text: str) -> bool:
@@ -343,6 +491,9 @@ class GlobFinder:
 
     def matches(self, pattern: str, directory: Path = Path("/")) -> list[str] | None:
         """What ``pattern`` finds in ``directory``; ``None``: more than can be looked at."""
+        if len(pattern) > _LONGEST_PATTERN:
+            return None
+        pattern = without_sets(pattern)
         found = ["/" if pattern.startswith("/") else ""]
         for part in filter(None, pattern.split("/")):
             more: list[str] = []
@@ -366,6 +517,14 @@ class GlobFinder:
         if part[0] != "." and not self.hidden:
             names = [each for each in names if each[0] != "."]
         return fnmatch.filter(names, part)
+
+
+def found_by(path: Path, finder: GlobFinder) -> Sequence[Path] | None:
+    """What the shell may find by ``path``, a pattern perhaps; ``None``: too much to tell."""
+    if not is_pattern(str(path)):
+        return (path,)
+    matches = finder.matches(str(path))
+    return None if matches is None else (path, *map(Path, matches))
 
 
 def _from_home(name: str) -> str:

@@ -10,12 +10,11 @@ count, of which it is known what they mean and not all that they might do.
 from __future__ import annotations
 
 import fnmatch
-import functools
 import itertools
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +27,6 @@ from agentcli.policy.bash_wrappers import look_through
 from agentcli.policy.places import (
     GlobFinder,
     credential_place,
-    credentials_below,
     without_braces,
 )
 from agentcli.policy.read_only_programs import (
@@ -100,10 +98,11 @@ _SHOWN_BY = re.compile(
     r"(?:LC_[A-Z]+|LANG|TZ|NO_COLOR|FORCE_COLOR|COLUMNS|TERM)=[A-Za-z0-9_][\w/.+-]*|(?:GIT_)?PAGER=cat"
 )
 _PRINTS_OTHERS = frozenset({"-printf", "-ls"})
-SEARCHES = re.compile(r"grep|find|ls-files|\b(?:rg|ag|ack|fd|ls|diff)\b")
+SEARCHES = re.compile(
+    r"grep|find|ls-files|\b(?:rg|ag|ack|fd|ls|diff|xargs|parallel)\b|[$`]|\.\.\w*\}|[?*+@!]\("
+)
 """A command without any of these is no search."""
 _SPLITS = re.compile(r"[\s'\"\\]")
-_GIVES_FILES = re.compile(r"find|fd|fdfind|ls|rg|grep|git")
 
 
 def is_read_only(
@@ -124,12 +123,11 @@ def is_read_only(
     if not (os.path.isdir(cwd) and workspace.contains(cwd)):  # noqa: PTH112 - never raises
         return False
     if SEARCHES.search(command):
-        from agentcli.policy.searches import credential_met
+        from agentcli.policy.credentials import credential_met
 
-        if credential_met(parsed, cwd):
+        if credential_met(command, cwd):
             return False
-    has_secret = functools.cache(lambda: any(credentials_below(workspace.root)))
-    return _Reader(workspace, search_path, contained, parsed, has_secret, (cwd,)).reads_all()
+    return _Reader(workspace, search_path, contained, parsed, (cwd,)).reads_all()
 
 
 def _takes_matches(words: Sequence[str], source: str) -> bool:
@@ -155,7 +153,6 @@ def _may_take(source: str, match: str) -> bool:
 class _Reader:
     """Where commands run: what they may read, and which programs are the system's.
 
-    ``has_secret``: the workspace holds a credential, as far as a bounded look tells.
     ``directories`` are those in which the shell may be.
     """
 
@@ -163,9 +160,9 @@ class _Reader:
     search_path: str | None
     contained: bool
     parsed: ParsedCommand
-    has_secret: Callable[[], bool]
     directories: tuple[Path, ...]
     finder: GlobFinder = field(default_factory=GlobFinder)
+    looked_at: dict[object, bool] = field(default_factory=dict)
 
     def reads_all(self) -> bool:
         """Whether each of the commands only reads, as ``cd`` leads from place to place."""
@@ -289,7 +286,7 @@ class _Reader:
         if path == _NULL or path in _OPEN_FILES:
             return True
         if path == UNKNOWN:  # the sandbox keeps it from all but the workspace
-            return self.contained and not self.has_secret()
+            return self.contained  # of credentials ``credential_met`` has told
         try:
             return all(
                 self.workspace.contains(replace(self.workspace, cwd=each).resolve(path))
@@ -385,10 +382,14 @@ class _Reader:
         program = [_GIVEN if word is None else word for word in inner.inner[0].words]
         if not program or program[0] not in HARMLESS_WITH_ANY_OPTION:
             return False
-        if not _GIVES_FILES.fullmatch(given[0] or ""):
-            return False
+        if self.contained:
+            from agentcli.policy.credentials import is_given_list
+
+            return is_given_list(command, self.parsed.commands) and self._call(
+                program, in_shell=False
+            )
         # what is given may be a link, or a name that xargs takes for several
-        is_safe = self.contained or (
+        is_safe = (
             given[0] == "find"
             and _PRINTS_OTHERS.isdisjoint(sources[-1].words)
             and self._holds_no_way_out([str(self.workspace.root)], splits=_SPLITS)
@@ -466,12 +467,15 @@ class _Reader:
 
         No name there may hold what ``splits`` finds, either.
         """
-        waiting = [
-            replace(self.workspace, cwd=each).resolve(name)
-            for each in self.directories
-            for name in names
-            if name not in {"-", UNKNOWN}
-        ]
+        places = (replace(self.workspace, cwd=each) for each in self.directories)
+        below = frozenset(
+            place.resolve(name) for place in places for name in names if name not in {"-", UNKNOWN}
+        )
+        if (below, splits) not in self.looked_at:
+            self.looked_at[below, splits] = self._is_closed(list(below), splits)
+        return self.looked_at[below, splits]
+
+    def _is_closed(self, waiting: list[Path], splits: re.Pattern[str] | None) -> bool:
         seen = 0
         while waiting:
             directory = waiting.pop()

@@ -22,7 +22,8 @@ BASH = shutil.which("bash")
         ('"\\$x\\a"', "$x\\a"), ("a~b", "a~b"), ("HEAD^", "HEAD^"), ("s@{0}", "s@{0}"), ("{}", "{}"),
         ("[", "["), ("$x", None), ('"$x"', None), ("`a`", None), ("*", None), ("a?", None), ("[a]", None),
         ("~", None), ("a=~", None), ("{a,b}", None), ("{1..2}", None), ("'a", None), ('"a', None),
-        ("a\\", None), ("$'a'", None), ('$"a"', None), ("a(b", None), ("a\\\nb", None), ("!a", None),
+        ("a\\", None), ("$'a'", "a"), ("$'\\x65nv'", "env"), ("a$'\\u0062\\'\\143'", "ab'c"),
+        ("$'\\0a'", None), ("$'\\xe9'", None), ("$'a", None), ('$"a"', None), ("a(b", None), ("a\\\nb", None), ("!a", None),
     ],
 )  # fmt: skip
 def test_a_word_is_its_text_or_not_known(source: str, value: str | None) -> None:
@@ -33,7 +34,9 @@ def test_a_word_is_its_text_or_not_known(source: str, value: str | None) -> None
 @pytest.mark.spec("SEC-4")
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.text(st.sampled_from("ab'\"\\ ~#!{},.=:^@[]-"), min_size=1, max_size=8), min_size=8)
+    st.lists(
+        st.text(st.sampled_from("ab'\"\\$x6 ~#!{},.=:^@[]-"), min_size=1, max_size=8), min_size=8
+    )
 )
 def test_bash_sees_the_same_value(sources: list[str]) -> None:
     known = [(each, value) for each in sources if (value := unquote(each)) is not None]

@@ -234,8 +234,8 @@ def test_a_command_is_among_the_parts_of_a_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("echo x > a", ["a"]), ("echo x >>'a b'", ["a b"]), ("x >| ~/.bashrc; y", ["~/.bashrc"]),
-        ("x &> a", ["a"]), ('x >"$HOME"/a', ["$HOME/a"]), ("cat < a", []), ("x <> a", ["a"]),
+        ("echo x > a", ["a"]), ("echo x >>'a b'", ["'a b'"]), ("x >| ~/.bashrc; y", ["~/.bashrc"]),
+        ("x &> a", ["a"]), ('x >"$HOME"/a', ['"$HOME"/a']), ("cat < a", []), ("x <> a", ["a"]),
     ],
 )  # fmt: skip
 def test_what_is_written_is_named(text: str, names: list[str]) -> None:

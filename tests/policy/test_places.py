@@ -10,8 +10,11 @@ import pytest
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.places import (
     CREDENTIAL_NAMES,
+    LISTED,
+    OPEN,
     credential_place,
     expanded,
+    forms_of,
     is_git_directory,
     moves,
     places_of,
@@ -195,3 +198,18 @@ def test_a_directory_with_a_backslash_is_a_directory() -> None:
     odd = Path("/w/a\\1\\")
     assert list(places_of("/proc/self/cwd/x", [odd])) == [odd / "x"]
     assert list(places_of("x", [odd])) == [odd / "x"]
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("source", "forms"),
+    [
+        ("$f/.env", ("a/.env", "b/.env")), ('"${f}$f"', ("aa", "ab", "ba", "bb")),
+        ("${x:-.env}", (OPEN, ".env")), ("${f%x}", (OPEN,)), ("${!f}", (OPEN,)), ("`a`", (OPEN,)),
+        (".@(env)", (f".{OPEN}",)), (".{e..f}nv", (f".{OPEN}nv",)), ("$(ls)/x", (f"{LISTED}/x",)),
+        ("'a'$'\\x65'\\b", ("aeb",)), ('"$PWD/$HOME"', ("./~",)), ("x$((1+2))", (f"x{OPEN}",)),
+        ("$(a (b (c (d))))", (OPEN,)), ("*.py", ("*.py",)), ("${x", (OPEN,)), ("a'b", (OPEN,)),
+    ],
+)  # fmt: skip
+def test_a_word_is_told_in_every_form_that_it_may_have(source: str, forms: tuple[str, ...]) -> None:
+    assert forms_of(source, {"f": ("a", "b")}, lambda script: script == "ls") == forms

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.tools import Workspace
-from agentcli.policy import read_only
+from agentcli.policy import credentials
 from agentcli.policy.read_only import is_read_only
 from agentcli.policy.read_only_table import SPECS, spec_of
 
@@ -380,7 +380,7 @@ NEVER = [
     "echo /etc/passwd | xargs cat", "cat a.txt | xargs rm", "find . | xargs sh -c ls", "ls | xargs -a a.txt cat",
     "find . | xargs -I{} cp {} x",
     "find . | xargs -I{} cat /etc/{}", "find . | xargs -I{} grep {} /etc/passwd", "find . | xargs -I% cat %/x",
-    "find . -type f | head | xargs cat", "find . | sed s,^,/etc/, | xargs cat", "cat {a.txt,/etc/passwd}",
+    "find . | sed s,^,/etc/, | xargs cat", "cat {a.txt,/etc/passwd}",
     "ls {..,sub}", "cat {a,b}{1..3}", "cat .{.,x}/y", "git ls-files | xargs -I{} sh -c {}", "find . | xargs", "find . -exec sh -c x {} +", "find . -exec rm {} +",
     "git -c core.pager=x log", "git log --output=x", "git log --outp=x", "git grep -O x",
     "git diff --ext-diff", "git grep --untr x", "git show --textconv", "git branch x", "git branch -d x", "git tag x",
@@ -416,7 +416,7 @@ def test_a_command_of_many_names_looks_through_the_workspace_once(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Path] = []
-    monkeypatch.setattr(read_only, "credentials_below", lambda path: looks.append(path) or ())
+    monkeypatch.setattr(credentials, "credentials_below", lambda path: looks.append(path) or ())
     many = " ".join(f"a{number}" for number in range(200))
     assert is_read_only(f'for i in {many}; do cat "$i" "$x" "$y"; done', workspace, contained=True)
     assert looks == [workspace.root]
@@ -441,7 +441,7 @@ def test_what_brings_a_lock_file_up_to_date_is_no_read(workspace: Workspace) -> 
 
 @pytest.mark.spec("SEC-3", "SEC-4")
 def test_no_search_looks_into_credentials_that_it_does_not_name(workspace: Workspace) -> None:
-    unnamed = ["grep -rn x .", "grep -R x", "rg --hidden x", "rg -uu x", "wc -l $(ls)",
+    unnamed = ["grep -rn x .", "grep -R x", "rg --hidden x", "rg -uu x", "cat $(cat list)",
                "find . -type f | xargs cat", "find . -exec grep x {} +", 'cat "$X"']  # fmt: skip
     (workspace.root / "out").unlink()
     (workspace.root / "passwd").unlink()
