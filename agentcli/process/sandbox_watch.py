@@ -32,6 +32,7 @@ from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, held_at, put_back,
 MOST_DIRECTORIES = 50_000
 _SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
 _MOST_FILES = 400  # of one tree
+_MOST_KEPT_BYTES = 32 * 1024 * 1024  # of all files, to be put back
 _MOST_LINES = 8
 _PLAIN = re.compile(r"[\w./+@ -]+")
 # a change within one tick of the file system's clock is not seen in the change time
@@ -102,6 +103,8 @@ class Survey:
     directories: dict[str, _Listing] = field(default_factory=dict)
     is_cut: bool = False
     crowded: set[str] = field(default_factory=set)
+    room_bytes: int = 0
+    give_up: float = 0.0
 
     def identity_of(self, directory: str) -> tuple[int, int] | None:
         """Device and inode, of a directory that was looked at."""
@@ -220,7 +223,7 @@ class TreeWatch:
             )
         return lines
 
-    def _look_closely(self) -> tuple[Survey, list[str]]:
+    def _look_closely(self) -> tuple[Survey, dict[str, None]]:
         """What is there, also what new configuration and scripts name; and what has changed."""
         now = self._look()
         changed = self._changed(now)
@@ -246,14 +249,16 @@ class TreeWatch:
         # no crowd of new directories hides what was known
         known = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
         waiting = [*self._roots, *known]
-        give_up = time.monotonic() + _MOST_S
+        kept = sum(len(item.content.data) for item in self.known.items.values())
+        found.room_bytes = _MOST_KEPT_BYTES - kept
+        found.give_up = time.monotonic() + _MOST_S
         at = 0
         while at < len(waiting):
             path = waiting[at]
             at += 1
             if path in found.directories:
                 continue
-            if len(found.directories) >= MOST_DIRECTORIES or time.monotonic() > give_up:
+            if len(found.directories) >= MOST_DIRECTORIES or time.monotonic() > found.give_up:
                 found.is_cut = True
                 break
             try:
@@ -274,6 +279,7 @@ class TreeWatch:
                 self._mark(prefix, name, found)
                 waiting += [prefix + name] if name.lower() == ".git" else []
         self._listings = found.directories
+        found.give_up = time.monotonic() + _MOST_S  # what is named is looked at all the same
         hiding = hiding_below([*self._roots, *self._untrusted])
         for script in (*self._scripts, *hiding):
             self._add_tree(str(script), Kind.SCRIPT, found)
@@ -413,9 +419,18 @@ class TreeWatch:
 
     def _add_file(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """One file, if it is there."""
-        content = held_at(path)
+        content = self._held(path, found)
         if content is not None and path not in found.items:
             found.items[path] = _Watched(kind, content, top or path)
+
+    def _held(self, path: str, found: Survey) -> Held | None:
+        """What is there: whole as it was before, or else as long as there is room."""
+        known = self.known.items.get(path)
+        content = held_at(path, whole=known.content.is_whole if known else found.room_bytes > 0)
+        if known is not None and known.content == content:
+            return known.content
+        found.room_bytes -= len(content.data) if content is not None else 0
+        return content
 
     def _add_tree(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """A file, or all that is in a directory, to a bound."""
@@ -429,8 +444,11 @@ class TreeWatch:
                 found.items.setdefault(path, _Watched(kind, many, top or path))
                 found.crowded.add(path)
                 break
+            if time.monotonic() > found.give_up:
+                found.is_cut = True
+                break
             left[is_file] -= 1
-            content = held_at(each) if is_file else None
+            content = self._held(each, found) if is_file else None
             if content is not None and each not in found.items:
                 found.items[each] = _Watched(kind, content, top or path)
 
@@ -503,12 +521,12 @@ class TreeWatch:
 
     # --- comparing -------------------------------------------------------------------------
 
-    def _changed(self, now: Survey) -> list[str]:
+    def _changed(self, now: Survey) -> dict[str, None]:
         known = self.known.items
         items = now.items.items()
-        return [
+        return dict.fromkeys(
             path for path, item in items if not self._may_stay(path, item, known.get(path), now)
-        ]
+        )
 
     def _may_stay(self, path: str, now: _Watched, before: _Watched | None, found: Survey) -> bool:
         is_file = stat.S_ISREG(now.content.type)
@@ -546,7 +564,7 @@ class TreeWatch:
 
     def _is_shielded(self, path: str, found: Survey) -> bool:
         """Whether no command could have changed it: so the user has, at the same time."""
-        for place in (path, *map(str, Path(path).parents)):
+        for place in (path, *_parents(path)) if self.read_only else ():
             if place in self.read_only:
                 parent = os.path.dirname(place)  # noqa: PTH120 - a text
                 now, before = found.identity_of(parent), self.known.identity_of(parent)
@@ -607,7 +625,7 @@ class TreeWatch:
 
     # --- putting right ---------------------------------------------------------------------
 
-    def _put_right(self, changed: Sequence[str], now: Survey) -> Iterator[str]:
+    def _put_right(self, changed: Iterable[str], now: Survey) -> Iterator[str]:
         known_tops = {item.top for item in self.known.items.values()}
         gone: set[str] = set()
         for path in changed:

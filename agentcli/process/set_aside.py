@@ -36,8 +36,11 @@ MINIMAL = Held(
 )
 
 
-def held_at(path: str) -> Held | None:
-    """What ``path`` holds, no link followed; ``None`` where nothing is to be seen."""
+def held_at(path: str, *, whole: bool = True) -> Held | None:
+    """What ``path`` holds, no link followed; ``None`` where nothing is to be seen.
+
+    Of a file no more than what tells it from others unless it may be ``whole``, and is small.
+    """
     # never from memory: what is written through a mapping leaves all times as they are (mmap(2))
     try:
         status = os.lstat(path)
@@ -54,7 +57,7 @@ def held_at(path: str) -> Held | None:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             data = file.read(_MOST_BYTES + 1)
-        if len(data) <= _MOST_BYTES:
+        if whole and len(data) <= _MOST_BYTES:
             return Held(kind, mode, data)
     told = (len(data), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     digest = hashlib.sha256(repr(told).encode() + data).digest()

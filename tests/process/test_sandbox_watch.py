@@ -429,6 +429,23 @@ def test_hostile_names_and_contents_stop_no_comparison(root: Path) -> None:
     assert not (root / "e/.git/hooks/pre-commit").exists()
 
 
+@pytest.mark.spec("SEC-13")
+def test_a_crowd_of_large_files_is_told_apart_and_not_held(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_watch, "_MOST_KEPT_BYTES", 2000)
+    crowd = (
+        "mkdir -p {0}/.husky; for n in 1 2 3 4 5 6; do head -c 900 /dev/zero > {0}/.husky/$n; done"
+    )
+    watch = TreeWatch([root])
+    mine = f"echo mine > .envrc; {crowd.format('theirs')}"
+    told = born(root, f"{crowd.format('a')}; echo evil > .envrc", before=mine, watch=watch)
+    assert len(told) == 2 and ".envrc would" in "".join(told), "what has not changed is none of it"
+    assert (root / ".envrc").read_text() == "mine\n"
+    assert sum(len(item.content.data) for item in watch.known.items.values()) < 4000
+    assert "theirs/.husky/6 would" in "".join(born(root, "echo >> theirs/.husky/6", watch=watch))
+
+
 def test_a_deep_tree_is_looked_at_as_far_as_names_reach(root: Path) -> None:
     watch = TreeWatch([root])
     watch.learn()
