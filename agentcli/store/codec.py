@@ -174,7 +174,7 @@ def _build(role: str, parts: Sequence[Part], data: dict[str, Any]) -> Message:
             _member(StopReason, data.get("stop_reason"), StopReason.OTHER),
             _decode_usage(data.get("usage")),
         )
-    raise MalformedBody(f"unknown role {role!r}")
+    raise MalformedBody(f"unknown role {role!r:.40}")
 
 
 def _only(parts: Sequence[Part], kinds: tuple[type, ...]) -> Any:

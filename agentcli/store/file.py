@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
+from agentcli.domain.clean import one_line
 from agentcli.domain.errors import (
     PersistenceError,
     SessionDamaged,
@@ -454,6 +455,7 @@ _SYSTEM_CAUSES = {
     errno.ENFILE: ("too many open files", "raise the limit (ulimit -n)"),
     errno.ENAMETOOLONG: ("its path is too long", "set AGENTCLI_HOME to a shorter one"),
 }
+_MAX_CAUSE = 300
 NOT_UTF_8 = "a text in it is not UTF-8 any more"
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_FORMAT")
 
@@ -461,7 +463,8 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_MISMATCH"
 def damaged(path: Path, cause: str) -> SessionDamaged:
     """The error for a file that is not readable as a session (REC-7)."""
     return SessionDamaged(
-        f"session file {path} is damaged: {cause}", f"run: agent sessions repair {path.stem}"
+        f"session file {path} is damaged: {one_line(cause, _MAX_CAUSE)}",
+        f"run: agent sessions repair {path.stem}",
     )
 
 

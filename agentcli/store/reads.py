@@ -171,7 +171,8 @@ def _decoded(rows: Sequence[tuple[Any, ...]], get_blob: GetBlob) -> tuple[Stored
         try:
             prove(role, body, proof)
             message = decode(role, body, get_blob)
-            found.append(StoredMessage(seq, moment(created_at), message, hidden_by))
+            by = None if hidden_by is None else count(hidden_by)
+            found.append(StoredMessage(seq, moment(created_at), message, by))
         except MalformedBody as error:
             raise MalformedBody(f"message {seq}: {error}") from error
     return tuple(found)
@@ -180,7 +181,8 @@ def _decoded(rows: Sequence[tuple[Any, ...]], get_blob: GetBlob) -> tuple[Stored
 def _notes(db: sqlite3.Connection) -> tuple[Note, ...]:
     rows = db.execute("SELECT after_seq, created_at, kind, text FROM note ORDER BY id").fetchall()
     return tuple(
-        Note(seq, moment(at), from_column(kind), from_column(text)) for seq, at, kind, text in rows
+        Note(count(seq), moment(at), from_column(kind), from_column(text))
+        for seq, at, kind, text in rows
     )
 
 
@@ -212,8 +214,8 @@ def _run(row: tuple[Any, ...], get_blob: GetBlob) -> ToolRun:
         call_id,
         from_column(name),
         known_status,
-        started_at,
-        finished_at,
+        None if started_at is None else moment(started_at),
+        None if finished_at is None else moment(finished_at),
         result,
         *map(from_column, texts),
     )

@@ -32,6 +32,7 @@ from agentcli.domain.ports import EndRecorded, QueuedInput, QueueKind, QueueSour
 from agentcli.store.codec import MalformedBody, from_column, to_column, to_json
 from agentcli.store.file import BUSY_TIMEOUT_S, fault, read_with
 from agentcli.store.lock import live_owner
+from agentcli.store.reads import moment
 from agentcli.store.seals import put_mark
 from agentcli.store.writes import queue_add
 
@@ -415,6 +416,9 @@ def _put_schedule(
 # --- rows ----------------------------------------------------------------------------------
 
 
+_UNFIT = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
+
+
 def _task(row: tuple[Any, ...]) -> BackgroundTask:
     texts = {number: from_column(row[number]) for number in (0, 1, 2, 4, 9, 11, 12, 13, 14, 15)}
     run_id = texts[0]
@@ -426,8 +430,8 @@ def _task(row: tuple[Any, ...]) -> BackgroundTask:
             arguments=_object(row[3]),
             title=texts[4],
             state=TaskState(row[5]),
-            created_at=float(row[6]),
-            updated_at=float(row[7]),
+            created_at=moment(row[6]),
+            updated_at=moment(row[7]),
             attempt=int(row[8]),
             detail=texts[9],
             progress=_progress(row[10]),
@@ -448,7 +452,7 @@ def _task(row: tuple[Any, ...]) -> BackgroundTask:
             question=_question(row[25], row[26]),
             wake=Wake(row[27]),
         )
-    except (ValueError, TypeError, KeyError) as error:
+    except _UNFIT as error:
         raise MalformedBody(f"task {run_id}: {error}") from error
 
 
@@ -461,7 +465,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
             tool=str(run.get("tool") or ""),
             arguments=arguments if isinstance(arguments, dict) else {},
             title=str(run.get("title") or ""),
-            created_at=float(row[2]),
+            created_at=moment(row[2]),
             cron_expression=row[3],
             scheduled_at=row[4],
             time_zone=from_column(row[5]),
@@ -473,7 +477,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
             cwd=str(run.get("cwd") or ""),
             root=str(run.get("root") or ""),
         )
-    except (ValueError, TypeError) as error:
+    except _UNFIT as error:
         raise MalformedBody(f"schedule {from_column(row[0])}: {error}") from error
 
 
@@ -485,7 +489,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _time(value: Any) -> float | None:
-    return None if value is None else float(value)
+    return None if value is None else moment(value)
 
 
 def _progress(text: str | None) -> TaskProgress | None:

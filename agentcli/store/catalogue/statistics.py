@@ -152,6 +152,7 @@ def _read(db: sqlite3.Connection, since: float) -> _Read:
         " FROM tool_run WHERE started_at >= ?",  # when an interrupted one ended, nobody knows
         (RunStatus.INTERRUPTED, since),
     ).fetchall()
+    tools = [(from_column(row[0]), from_column(row[1]), *row[2:]) for row in tools]
     return _Read(info, turns, read_ledger(db), tools)
 
 
@@ -173,7 +174,7 @@ def _add(found: Statistics, read: _Read, seen: set[Any], since: float, model_of:
     tools = [row for row in read.tools if row[:3] not in seen]  # one may have ended otherwise
     seen.update(row[:3] for row in tools)
     for _, name, started_at, finished_at in tools:
-        use = found.by_tool.setdefault(from_column(name), ToolUse())
+        use = found.by_tool.setdefault(name, ToolUse())
         use.calls += 1
         if isinstance(started_at, int | float) and isinstance(finished_at, int | float):
             use.seconds += max(0.0, finished_at - started_at)

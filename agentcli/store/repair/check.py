@@ -199,11 +199,18 @@ def _texts(*values: Any) -> None:
         from_column(value)
 
 
+def _read_times(*times: Any) -> None:
+    for at in times:
+        if at is not None:
+            _rows.moment(at)
+
+
 _BESIDE: tuple[tuple[str, str, str, Callable[..., object]], ...] = (
     ("kv", "key", "key, value", _read_value),
     ("note", "id", "after_seq, created_at, kind, text", _read_note),
     ("input_queue", "id", "kind, state, created_at, updated_at", _read_queued),
     ("event", "id", "created_at, data", _read_event),
+    ("tool_run", "call_id", "started_at, finished_at", _read_times),
     ("rewind", "id", "created_at, newest_seq, messages", _read_rewind),
     ("file_change", "id", "seq, path, rewind", _read_change),
     (

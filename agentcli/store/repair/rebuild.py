@@ -215,7 +215,7 @@ def put(db: sqlite3.Connection, table: str, row: Row, **ours: Any) -> None:
         name
         for name, kind in columns
         if given.get(name) is not None
-        and not (kind in {"INTEGER", "REAL"} and isinstance(given[name], bytes))
+        and not (kind in {"INTEGER", "REAL"} and isinstance(given[name], bytes | str))
     ]
     marks = ", ".join("?" * len(names))
     db.execute(
@@ -291,8 +291,9 @@ def _decode_messages(
         message = restorer.message(row)
         if message is not None:
             message = _without_lost_images(message)
-            hidden_by = TAKEN_BACK if row.get("hidden_by") == seq else row.get("hidden_by")
-            kept.append(KeptMessage(message, created_at, seq, row, hidden_by, row.get("place")))
+            by, place = _seq(row.get("hidden_by")), _seq(row.get("place"))
+            by = TAKEN_BACK if by == seq else by
+            kept.append(KeptMessage(message, created_at, seq, row, by, place))
     return kept, partials, restorer.restored
 
 
@@ -436,6 +437,10 @@ def _info(
         detail=from_column(row.get("detail")),
         parent_id=None if parent is None else from_column(parent),
     )
+
+
+def _seq(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _number(value: Any) -> float:

@@ -54,6 +54,12 @@ def test_a_sound_session_has_no_problems_and_needs_no_repair(path: Path) -> None
         ("UPDATE session SET title = x'ff'", "not UTF-8"),
         ("UPDATE tool_run SET started_at = x'ff'", "not UTF-8"),
         ("UPDATE session SET turns = 1e308", "no count"),
+        ("UPDATE tool_run SET started_at = 'then'", "not a number"),
+        (
+            "INSERT INTO note (after_seq, created_at, kind, text) VALUES ('x', 1, 'n', '')",
+            "no count",
+        ),
+        ("UPDATE message SET place = 'x', hidden_by = 1e9 WHERE seq = 1", "no summary"),
         ("UPDATE usage SET input_tokens = 1 << 62", "damaged"),
         ("INSERT INTO kv VALUES (x'74', '1', '')", "no name"),
     ],
