@@ -159,7 +159,9 @@ def _parse_error(error: Exception, argv: list[str]) -> UsageError | None:
     if option in spellings(RunOptions) - spellings(SharedOptions) and option not in valid:
         return UsageError(f"{option} is for one shot only", "use agent run or agent -p")
     words = [name.removeprefix("--") for name in valid if name.startswith("--")]
-    near = get_close_matches(option.lstrip("-"), words, n=2, cutoff=0.6)
+    typed = option.lstrip("-")
+    parts = [name for name in words if typed in name.split("-")]
+    near = dict.fromkeys([*parts[:2], *get_close_matches(typed, words, n=2, cutoff=0.6)])
     advice = f"did you mean --{' or --'.join(near)}?" if near else see
     return UsageError(f"unknown option {option}", advice)
 

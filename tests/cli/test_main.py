@@ -54,6 +54,7 @@ def test_both_entry_points_start_the_same_program() -> None:
     [
         (("--modle", "x"), "did you mean --model?"),
         (("run", "--maxturns", "3"), "did you mean --max-turns"),
+        (("run", "--mode", "auto", "x"), "did you mean --permission-mode or --model?"),
         (("--output-format", "json", "hi"), "agent run or agent -p"),
         (("sesions", "list"), "did you mean sessions"),
         (("sessions", "lst"), "did you mean list"),

@@ -18,7 +18,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     if not wanted and chat.theme.live:
         notes = {AUTO: "as the model does by itself"}
         rows = [PickRow(name, notes.get(name, "")) for name in _NAMES]
-        at = await chat.choose("How much is it to reason?", rows, _NAMES.index(_now(chat)))
+        at = await chat.choose("How much should it reason?", rows, _NAMES.index(_now(chat)))
         if at is None:
             return
         wanted = _NAMES[at]
