@@ -30,7 +30,7 @@ _TITLE_COLUMNS = 60
 _ABOUT_RUNS = "(the result of a background run)"
 
 MOST_LISTED = 12
-_FACTS_COLUMNS = 60
+_TITLE_COLUMNS = 20  # no fact takes them from a title
 _ANSWER_CHARS = 4_000
 _WHY = {
     SessionStatus.NEW: "nothing was asked yet",
@@ -248,9 +248,12 @@ def picker_rows(view: PickerView, columns: int, lines: int) -> list[PickerRow]:
 def _row(info: SessionInfo, now: float, columns: int) -> str:
     """The title, and facts at the right where there is room for both."""
     title = clean_line(info.title) or "untitled"
-    if columns < _FACTS_COLUMNS:
+    figures = _figures(info, now)
+    while figures and columns_of(" · ".join(figures)) > columns - 2 - _TITLE_COLUMNS:
+        figures.pop()
+    if not figures:
         return fit(title, columns)
-    facts = " · ".join(_figures(info, now))
+    facts = " · ".join(figures)
     room = columns - columns_of(facts) - 2
     title = fit(title, room)
     return f"{title}{' ' * (room - columns_of(title))}  {facts}"

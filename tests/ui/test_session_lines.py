@@ -149,6 +149,18 @@ def test_eighty_columns_show_facts_and_a_preview() -> None:
 
 
 @pytest.mark.spec("UI-8", "OPS-1")
+@pytest.mark.parametrize(
+    ("columns", "facts"),
+    [(40, "2 h ago"), (45, "2 h ago · 3 turns"), (60, "2 h ago · 3 turns · $0.25")],
+)
+def test_narrow_windows_show_the_facts_that_leave_a_title_its_room(
+    columns: int, facts: str
+) -> None:
+    _, row, *_ = picker_rows(VIEW, columns, 24)
+    assert row[1] == f"> Mend the parser{facts:>{columns - 18}}"
+
+
+@pytest.mark.spec("UI-8", "OPS-1")
 def test_twenty_columns_show_titles_and_the_facts_below() -> None:
     assert [text for _, text in picker_rows(VIEW, 20, 12)] == [
         "Resume which sessi…",
