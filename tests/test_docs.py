@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from agentcli.config.keys import KEYS, TABLES
 from agentcli.config.paths import Paths
-from agentcli.config.settings import KEYS, TABLES, validate
+from agentcli.config.settings import validate
 from agentcli.headless.errors import MEANINGS
 from agentcli.providers._registry import BUILT_IN
 from agentcli.repl.commands import helps

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from agentcli.config.edit import Written, set_value
+from agentcli.config.keys import find_key, split_key
 from agentcli.config.paths import Paths
-from agentcli.config.settings import find_key, load_settings
-from agentcli.config.toml_file import split_key
+from agentcli.config.settings import load_settings
 from agentcli.domain.errors import ConfigError
 from agentcli.policy.decision import parse_rule
 from agentcli.providers.models.table import resolve

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentcli.app.files.attachments import attach
 from agentcli.app.options import SessionOptions
 from agentcli.app.trust import change_trust, find_project, plugin_lines, trust_lines
+from agentcli.config.keys import ACTION_KEYS
 from agentcli.config.project import Project
 from agentcli.config.redaction import Redactor
-from agentcli.config.settings import ACTION_KEYS, Settings
+from agentcli.config.settings import Settings
 from agentcli.domain.messages import UserMessage
 from agentcli.domain.tools import Workspace
 
@@ -129,7 +130,7 @@ class UserFiles:
 
     async def instructions(self) -> str:
         """What is in the instructions file; empty where there is none."""
-        from agentcli.config.toml_file import read_text
+        from agentcli.config.paths import read_text
 
         return await asyncio.to_thread(read_text, self.instructions_file) or ""
 

@@ -84,8 +84,7 @@ def models(options: ModelsOptions) -> int:
 
 def _refresh(settings: Settings) -> None:
     """Fetch the catalogue and keep it; says what happened. Raises ``AgentError``."""
-    from agentcli.config.paths import write
-    from agentcli.config.toml_file import read_text
+    from agentcli.config.paths import read_text, write
     from agentcli.providers.models.ask import fetch_catalogue
     from agentcli.providers.models.table import newer_rows
 

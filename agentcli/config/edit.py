@@ -6,24 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcli.config.paths import Paths, write
-from agentcli.config.settings import (
-    find_key,
-    leaves,
-    mistakes_in,
-    near_names,
-    validate,
-)
-from agentcli.config.toml_file import (
-    REPAIR,
-    Mistake,
-    dotted,
-    parse,
-    parse_leniently,
-    read_text,
-    refusal,
-    split_key,
-)
+from agentcli.config.keys import dotted, find_key, near_names, split_key
+from agentcli.config.paths import REPAIR, Paths, read_text, write
+from agentcli.config.settings import leaves, mistakes_in, validate
+from agentcli.config.toml_file import Mistake, parse, parse_leniently, refusal
 from agentcli.domain.errors import ConfigError, UsageError
 
 TEMPLATE = """\

@@ -14,6 +14,9 @@ from pathlib import Path
 from agentcli.domain.errors import ConfigError, PersistenceError
 from agentcli.domain.values import frozen
 
+MAX_BYTES = 4_000_000
+REPAIR = 'correct the line, or run "agent config edit"'
+
 _CLOSED = (".agentcli", ".agents")  # for every tool (SEC-3)
 _ADVICE = "set AGENTCLI_HOME to a directory that you can write to"
 
@@ -137,6 +140,27 @@ def ensure_dir(path: Path) -> Path:
         reason = error.strerror or str(error)
         raise PersistenceError(f"cannot create {path}: {reason}", _ADVICE) from error
     return path
+
+
+def read_text(path: Path) -> str | None:
+    """The file's text, or ``None`` when there is no such file; raises ``ConfigError``."""
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise ConfigError(f"{path} is no regular file", "put the settings into a plain file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ConfigError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB", REPAIR)
+        return data.decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        column = error.start - (error.object.rfind(b"\n", 0, error.start) + 1) + 1
+        raise ConfigError(f"{path}:{line}:{column}: not UTF-8 text", REPAIR) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"cannot read {path}: {reason}", "check its permissions") from error
 
 
 def write(path: Path, text: str) -> None:

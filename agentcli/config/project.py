@@ -7,7 +7,7 @@ Laws: to be looked at, nothing of it needs to be believed: reading is bounded an
 A directory is trusted by its real path and with the very configuration, files and scripts that were
 shown: when one changes, it is not trusted until the user was asked again. What was said of the root
 holds there when a directory below it brings more, which is asked about for itself.
-A book that cannot be read trusts nothing. What a project may set is said in ``settings.KEYS``.
+A book that cannot be read trusts nothing. What a project may set is said in ``keys.KEYS``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Every key of ``config.toml``, what is set, and where each value comes from.
-
-``KEYS`` is the one list of them: the type, the default, what it is for, whether a project may say
-it. ``Settings`` is read by it, ``edit`` writes by it, ``agent config`` shows it. A key is a dotted
-path; ``providers.NAME.*`` and ``models.NAME.*`` hold for every name.
+"""What is set, and where each value comes from; ``keys`` has all that can be.
 
 Law: default < user file < file of a trusted project < environment < flags; a later one wins, key
 by key; rules of a project are added to the user's (SEC-1). The result is plain frozen data; no
@@ -18,25 +14,21 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcli.config.paths import Paths
-from agentcli.config.redaction import address_secrets, environment_secrets
-from agentcli.config.toml_file import (
-    MODEL_KEYS,
-    PROVIDER_KEYS,
-    REPAIR,
+from agentcli.config.keys import (
+    ACTION_KEYS,
+    KEYS,
+    TABLES,
     WAIT_KEYS,
-    Key,
     KeyKind,
-    Mistake,
     dotted,
-    locate,
-    parse_leniently,
-    read_text,
-    refusal,
+    find_key,
+    near_names,
     shown,
 )
+from agentcli.config.paths import REPAIR, Paths, read_text
+from agentcli.config.redaction import address_secrets, environment_secrets
+from agentcli.config.toml_file import Mistake, locate, parse_leniently, refusal
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import Effort, PermissionMode, ProviderConfig
 from agentcli.domain.secrecy import is_secret
 from agentcli.domain.values import frozen
@@ -51,162 +43,6 @@ if TYPE_CHECKING:
 
 _VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
 
-THEMES = ("auto", "dark", "light", "high-contrast", "daltonized", "none")
-ACTION_KEYS: Mapping[str, tuple[str, str]] = {
-    "background": ("ctrl-b", "send the running command to the background"),
-    "complete": ("tab", "next completion"),
-    "editor": ("ctrl-g", "write in the editor"),
-    "help": ("?", "these keys, on an empty line"),
-    "image": ("ctrl-v", "take an image from the clipboard"),
-    "leave": ("ctrl-d", "leave, on an empty line"),
-    "mode": ("shift-tab", "next permission mode"),
-    "newline": ("ctrl-j", "new line"),
-    "output": ("ctrl-o", "the whole session, at the last tool call"),
-    "recall": ("up", "queued and earlier prompts, on an empty line"),
-    "redraw": ("ctrl-l", "draw the screen again"),
-    "rewind": ("escape escape", "go back to an earlier prompt, on an empty line"),
-    "search": ("ctrl-r", "search earlier prompts"),
-    "suspend": ("ctrl-z", "suspend"),
-    "todos": ("ctrl-t", "show or hide the list of things to do"),
-}
-"""What can be given another key in the chat: its key and what it does."""
-
-
-def _rules(what: str) -> Key:
-    return Key(KeyKind.LIST, what, (), shared=True, added=True)
-
-
-KEYS: Mapping[str, Key] = {
-    "model": Key(KeyKind.TEXT, "The model to use, as provider/model", shared=True),
-    "small_model": Key(
-        KeyKind.TEXT,
-        "Model for summaries and for agents named explore; without it the one that answers",
-        shared=True,
-    ),
-    "fallback_models": Key(
-        KeyKind.LIST, "Models to go on with when the first one stays overloaded", (), shared=True
-    ),
-    "effort": Key(
-        KeyKind.TEXT,
-        "How hard the model should think",
-        choices=tuple(map(str, Effort)),
-        shared=True,
-    ),
-    "permission_mode": Key(
-        KeyKind.TEXT,
-        "What runs without asking",
-        str(PermissionMode.DEFAULT),
-        tuple(map(str, PermissionMode)),
-        shared=True,
-    ),
-    "sandbox": Key(
-        KeyKind.TEXT, "What limits commands", "auto", ("auto", "bwrap", "landlock", "off")
-    ),
-    "sandbox_network": Key(
-        KeyKind.FLAG, "Commands in the sandbox have the network without asking", default=False
-    ),
-    "sandbox_readable": Key(
-        KeyKind.PLACES, "What else of your home directory commands in the sandbox may read", ()
-    ),
-    "sandbox_variables": Key(KeyKind.LIST, "Credentials in the environment that it passes on", ()),
-    "max_steps": Key(
-        KeyKind.WHOLE, "Model requests in one turn; 0 means no limit", 200, shared=True
-    ),
-    "max_output_tokens": Key(
-        KeyKind.WHOLE, "Longest reply of the model, in tokens", minimum=1, shared=True
-    ),
-    "max_answers_without_tools": Key(
-        KeyKind.WHOLE,
-        "Answers in a row without a tool call, in a turn that must use tools",
-        minimum=1,
-        shared=True,
-    ),
-    "theme": Key(KeyKind.TEXT, "Colours", "auto", THEMES),
-    "thinking": Key(
-        KeyKind.TEXT,
-        "Long thinking on the screen: its beginning, or all",
-        "folded",
-        ("folded", "full"),
-    ),
-    "statusline.command": Key(
-        KeyKind.TEXT, "Command whose output stands at the bottom of the chat"
-    ),
-    "notifications": Key(
-        KeyKind.TEXT, "How a long turn says that it has ended", "bell", ("bell", "desktop", "off")
-    ),
-    "editing_mode": Key(KeyKind.TEXT, "Keys of the input line", "emacs", ("emacs", "vi")),
-    "screen_reader": Key(KeyKind.FLAG, "Line by line, nothing is ever redrawn", default=False),
-    "background_reacts": Key(
-        KeyKind.FLAG, "In an idle chat the agent reacts when a background run ends", default=True
-    ),
-    **{
-        f"keys.{action}": Key(KeyKind.TEXT, f"Key for: {what}", key)
-        for action, (key, what) in ACTION_KEYS.items()
-    },
-    "permissions.allow": _rules("Rules for calls that run without asking"),
-    "permissions.ask": _rules("Rules for calls that always ask"),
-    "permissions.deny": _rules("Rules for calls that never run"),
-    "tools.off": _rules("Tools or groups of tools that are switched off"),
-    "search.engine": Key(
-        KeyKind.TEXT,
-        "What searches the web: the model's own service, or an engine; auto takes what there is",
-        "auto",
-        ("auto", "provider", "searxng", "brave", "tavily", "exa", "off"),
-    ),
-    "search.url": Key(KeyKind.URL, "Where the engine is; a SearXNG server needs no more"),
-    "search.api_key_env": Key(
-        KeyKind.TEXT, "Name of the environment variable that holds the engine's key"
-    ),
-    "keep_events": Key(
-        KeyKind.FLAG,
-        "Keep what a session says, for `agent sessions events ID`",
-        default=False,
-    ),
-    "checks": Key(
-        KeyKind.TEXT,
-        "Formatters and linters after edits: those that the project is set up for, or none",
-        "off",
-        ("auto", "off"),
-        shared=True,
-    ),
-    "memory": Key(KeyKind.FLAG, "Sessions know what earlier ones were told", default=True),
-    "background_map": Key(KeyKind.FLAG, "A chat makes a repository's map early", default=True),
-    "telemetry": Key(KeyKind.FLAG, "Traces and metrics go to your OTLP collector", default=False),
-    "telemetry_content": Key(KeyKind.FLAG, "They hold what was said and done too", default=False),
-    "models_url": Key(
-        KeyKind.URL,
-        "Where `agent models --refresh` fetches windows and prices from, in the form of models.dev",
-        "https://models.dev/api.json",
-    ),
-    "plugins": Key(KeyKind.LIST, "Python plugins to load, by the name of their entry point", ()),
-}
-
-TABLES: Mapping[str, Mapping[str, Key]] = {"providers": PROVIDER_KEYS, "models": MODEL_KEYS}
-_NAMED_DEPTH = 3
-_SHORTEST_WORD = 4
-
-
-def find_key(path: tuple[str, ...]) -> Key | None:
-    """The key at ``path``, or ``None``."""
-    if len(path) == _NAMED_DEPTH and path[0] in TABLES:
-        return TABLES[path[0]].get(path[2])
-    return KEYS.get(".".join(path))
-
-
-def near_names(path: tuple[str, ...]) -> list[str]:
-    """Up to three keys like ``path``, best first, else some that hold its last word."""
-    from difflib import get_close_matches
-
-    if len(path) == _NAMED_DEPTH and path[0] in TABLES:
-        near = get_close_matches(path[2], list(TABLES[path[0]]), n=3, cutoff=0.5)
-        return [".".join((*path[:2], name)) for name in near]
-    tables = (f"{table}.NAME.{key}" for table, keys in TABLES.items() for key in keys)
-    names = [*KEYS, *tables]
-    near = get_close_matches(".".join(path), names, n=3, cutoff=0.6)
-    is_word = len(path[-1]) >= _SHORTEST_WORD
-    return near or [name for name in names if is_word and path[-1] in name][:3]
-
-
 # --- what is set ------------------------------------------------------------------------------
 
 
@@ -218,7 +54,7 @@ ENVIRONMENT: Mapping[str, str] = {
 # the last two: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 YES = frozenset({"1", "true", "yes", "on", "span_only", "span_and_event"})
 _YOURS = "only your own settings can say that"
-_PROVIDER_NAME = LazyPattern(r"[a-z0-9][a-z0-9_.-]*")
+_PROVIDER_NAME = r"[a-z0-9][a-z0-9_.-]*"
 
 
 @frozen
@@ -448,7 +284,7 @@ def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool
         else:
             layers.warnings.append(f"{where}:{line}:{column}: unknown key {name}{_hint(path)}")
     for name in layers.tables["providers"]:
-        if not _PROVIDER_NAME.fullmatch(name):
+        if not re.fullmatch(_PROVIDER_NAME, name):
             path = ("providers", name)
             refuse(
                 path, f"{dotted(path)}: a provider's name is made of small letters, digits, - and _"

@@ -254,8 +254,8 @@ class MemoryFiles:
     ) -> None:
         """Add ``new`` to what holds and ``waiting`` to what waits, take out the other two.
 
-        All of it or nothing; after a kill it can be done again. Raises ``PersistenceError``,
-        ``ValueError`` where there is no more room.
+        A full disk changes nothing; after a kill, or where one cannot be replaced, it can be done
+        again. Raises ``PersistenceError``, ``ValueError`` where there is no more room.
         """
         self.register()
         texts: dict[Path, str] = {}  # in the order in which they are replaced
@@ -409,9 +409,9 @@ def _decoded(data: bytes) -> str:
 
 
 def write_files(texts: Mapping[Path, str]) -> None:
-    """Replace these files, 0600, each at one moment and in this order: all of them or none.
+    """Replace these files, 0600, each at one moment and in this order, once all are on the disk.
 
-    Raises ``PersistenceError``.
+    Raises ``PersistenceError``; what a disk does not take then replaces nothing.
     """
     made: dict[Path, Path] = {}
     try:

@@ -488,7 +488,7 @@ def test_a_kill_leaves_nothing_that_prune_does_not_find(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)  # some 80 programs, one after the other; beyond it the whole worker ends
 def test_a_kill_at_every_step_leaves_nothing_that_prune_or_the_next_start_does_not_find(
     trees: Worktrees, root: Path, state: Path
 ) -> None:

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from agentcli.config.keys import KEYS, split_key
 from agentcli.config.paths import Paths
 from agentcli.config.redaction import Redactor
-from agentcli.config.settings import KEYS, Settings, dotted, load_settings
-from agentcli.config.toml_file import parse_leniently, split_key
+from agentcli.config.settings import Settings, dotted, load_settings
+from agentcli.config.toml_file import parse_leniently
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort, PermissionMode
 

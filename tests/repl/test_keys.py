@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prompt_toolkit.keys import Keys
 
-from agentcli.config.settings import ACTION_KEYS
+from agentcli.config.keys import ACTION_KEYS
 from agentcli.domain.errors import ConfigError
 from agentcli.repl.keys import key_table, parse_keys, shown_keys
 

@@ -17,9 +17,9 @@ from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_t
 from agentcli.cli.options import choice
 from agentcli.cli.redacting import know_secrets, shown
 from agentcli.config.edit import TEMPLATE, unknown_key
-from agentcli.config.paths import Paths, write
-from agentcli.config.settings import Settings, find_key, load_settings, validate
-from agentcli.config.toml_file import dotted, read_text, split_key
+from agentcli.config.keys import dotted, find_key, split_key
+from agentcli.config.paths import Paths, read_text, write
+from agentcli.config.settings import Settings, load_settings, validate
 from agentcli.domain.errors import AgentError, ConfigError, UsageError
 from agentcli.headless.streams import is_terminal, write_error_line, write_out
 from agentcli.ui.sanitize import clean
