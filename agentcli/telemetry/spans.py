@@ -12,10 +12,13 @@ The tree: ``invoke_agent`` (a turn) → ``chat`` (a model request with its retri
 from __future__ import annotations
 
 import json
+import logging
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -50,8 +53,9 @@ from agentcli.domain.messages import (
     ToolCall,
     Usage,
 )
-from agentcli.telemetry.observer import AGENT, Observer, Report, exit_bound_s
+from agentcli.telemetry.observer import AGENT, Observer, Report, collector, exit_bound_s
 
+log = logging.getLogger(__name__)
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 MOST_NAME = 128
 MOST_TEXT = 16_000
@@ -563,6 +567,23 @@ def make_recorder(env: Mapping[str, str]) -> SpanRecorder:
 
 
 def _send(traces: Any, meters: Any) -> None:
+    address = collector(os.environ)
+    if not os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") and _is_refused(address):
+        log.warning("telemetry is lost: no collector listens on this machine")
+        return
     bound_ms = int(exit_bound_s(os.environ) * 1000)
     traces.force_flush(bound_ms)
     meters.force_flush(bound_ms)
+
+
+def _is_refused(address: str) -> bool:
+    """Whether nobody listens there, on this machine: it would be asked until the bound is over."""
+    try:
+        parts = urlsplit(address)
+        if parts.hostname in {"localhost", "127.0.0.1", "::1"} and parts.port is not None:
+            socket.create_connection((parts.hostname, parts.port), exit_bound_s(os.environ)).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):  # it is not known
+        pass
+    return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,7 +65,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from agentcli.telemetry.spans import MOST_TEXT, SpanRecorder
+from agentcli.telemetry.spans import MOST_TEXT, SpanRecorder, make_recorder
 
 OVERLOADED = ProviderError("no", kind=ErrorKind.OVERLOADED)
 CALL = ToolCall("c1", "bash", {"command": "ls"})
@@ -219,6 +221,30 @@ def test_the_variables_of_the_standard_are_kept() -> None:
     assert exit_bound_s({"OTEL_BSP_EXPORT_TIMEOUT": "9" * 5_000}) == LONGEST_EXIT_S
     assert obstacle({}) is None and obstacle({"OTEL_SDK_DISABLED": "true"}) == ""
     assert "OTLP_PROTOCOL" in (obstacle({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}) or "")
+
+
+@pytest.mark.spec("SCALE-7")
+def test_a_collector_that_nobody_has_started_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for name, value in {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://localhost:{port}",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "1000",
+        "OTEL_BSP_EXPORT_TIMEOUT": "1000000",
+    }.items():
+        monkeypatch.setenv(name, value)
+    pipeline = Pipeline(lambda: make_recorder(os.environ))
+
+    async def body() -> None:
+        observer = Observer(pipeline, Observed("session-1"))
+        for event in (TurnStart(1), prepared(), Done(summary(Outcome.DONE))):
+            observer.on_event(event)
+        await observer.aclose()
+
+    asyncio.run(body())
+    pipeline.close()
 
 
 LIBRARY = """
