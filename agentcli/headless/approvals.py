@@ -38,7 +38,9 @@ class Nobody:
                 f"It needs an approval each time ({request.reason}) and there is nobody to give"
                 " it.",
             )
-        ways = [f"--allow-tool '{offer.rule}'" for offer in request.offers]
+        # to be pasted into a shell: a quote of the model's ends no word of it
+        rules = (offer.rule.replace("'", "'\\''") for offer in request.offers)
+        ways = [f"--allow-tool '{rule}'" for rule in rules]
         if request.offers_auto:
             ways.append("--permission-mode auto for all that the sandbox contains")
         return ApprovalAnswer(

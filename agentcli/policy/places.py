@@ -255,8 +255,10 @@ _MOST_LOOSE_WORDS = 500
 LONGEST_LOOSE = 20_000
 """A text that is not understood is taken apart by its separators up to this length."""
 _MAX_NAMES = 64
-_HOME = LazyPattern(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME\})")
-_HERE = LazyPattern(r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD\})|^~\+(?=/|$)")
+_HOME = LazyPattern(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME(?::?[-?=][^{}]*)?\})")
+_HERE = LazyPattern(
+    r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD(?::?[-?=][^{}]*)?\}|\(pwd\))|`pwd`|^~\+(?=/|$)"
+)
 _ELSEWHERE_IN_TILDE = LazyPattern(r"~(?:[-+]?\d|-)")  # the directories of pushd, and the last
 _BRACES = LazyPattern(r"\{([^{}]*,[^{}]*)\}")
 _PATTERN = LazyPattern(r"[*?\[\]]")

@@ -172,7 +172,7 @@ def test_cd_alone_leads_home(home: Path) -> None:
     ("source", "seen"),
     [
         ("~/x", "~/x"), ("$HOME/x", "~/x"), ("${HOME}", "~"), ("$PWD", "."), ("*.py", "*.py"),
-        ("$HOMER", None), ("$(pwd)", None), ("`x`", None), ("${X}", None), ("{a,b}", "{a,b}"),
+        ("$HOMER", None), ("$(pwd)", "."), ("${HOME:?}/x", "~/x"), ("${HOME:+x}", None), ("`x`", None), ("${X}", None), ("{a,b}", "{a,b}"),
     ],
 )  # fmt: skip
 def test_what_is_surely_expanded_is(source: str, seen: str | None) -> None:
