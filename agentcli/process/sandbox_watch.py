@@ -193,13 +193,11 @@ class TreeWatch:
         crowded = self.known.crowded
         now, changed = self._look_closely()
         lines = list(self._put_right(changed, now)) if changed else []
-        if changed:  # nothing counts as known that was not looked at: others may still be writing
-            again = self._look()
-            for path in changed:
-                del now.items[path]
-                item, old = again.items.get(path), self.known.items.get(path)
-                if item and (item.content == MINIMAL or (old and item.content == old.content)):
-                    now.items[path] = item
+        for path in changed:  # nothing counts as known that was not looked at: others may write
+            item, old = now.items.pop(path), self.known.items.get(path)
+            content = held_at(path, whole=old is None or old.content.is_whole)
+            if content and (content == MINIMAL or (old and content == old.content)):
+                now.items[path] = replace(item, content=content)
         for path, item in self._removed(now):
             if line := put_back(Path(path), item.content):
                 now.items[path] = item

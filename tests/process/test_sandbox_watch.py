@@ -250,6 +250,12 @@ def test_in_the_commands_own_temporary_directory_nothing_is_known_from_before(
     assert not (own / "x" / "pwned").exists()
 
 
+def test_what_is_put_back_for_something_large_is_known_again(root: Path) -> None:
+    watch = TreeWatch([root])
+    told = born(root, "head -c 300000 /dev/zero > .envrc", before="echo mine > .envrc", watch=watch)
+    assert "put back" in told[0] and (root / ".envrc").read_text() == "mine\n"
+
+
 def test_a_change_that_keeps_size_and_times_is_seen(root: Path) -> None:
     command = "touch -r .envrc stamp; printf b > .envrc; touch -r stamp .envrc"
     assert len(born(root, command, before="printf a > .envrc; touch -d 2020-01-01 .envrc")) == 1
