@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.app.background import SPAWN, RunsOfSession
 from agentcli.app.boundary import (
+    end_sandbox,
     hold_worktree,
     make_sandbox,
     policy_for,
@@ -309,7 +310,7 @@ async def _build(
             *((observer.aclose,) if observer is not None else ()),
             *end_map,
             *_closers(options, store, info.id),
-            sandbox.aclose,
+            partial(end_sandbox, sandbox, listeners.notify),
             *hold_worktree(settings, options.cwd),
         ),
     )

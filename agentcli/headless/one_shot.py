@@ -29,6 +29,7 @@ from agentcli.domain.events import (
     Continue,
     Done,
     Failed,
+    Notice,
     Outcome,
     Prompt,
     TerminalEvent,
@@ -365,6 +366,10 @@ class OneShot:
     def _on_event(self, event: AgentEvent) -> None:
         if self._has_ended and isinstance(event, BackgroundChanged):
             self._report_background(event)
+            return
+        if self._has_ended and isinstance(event, Notice):
+            if not self._request.quiet:
+                write_error_line(f"! {self._request.redact(one_line(event.text))}")
             return
         if isinstance(event, ToolRefused):
             self._unattended += event.unattended

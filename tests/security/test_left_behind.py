@@ -150,6 +150,7 @@ def test_a_write_that_fails_makes_nothing_that_was_left_behind_the_users(
     options = ("--permission-mode", "auto", "--sandbox", kind)
     run = run_agent("run", *options, "go", env=agent_env(model_server), cwd=tmp_path)
     assert (tmp_path / ".envrc.set-aside").exists(), run
+    assert ".envrc would take effect outside" in run.stderr, "also what is found at the end"
     assert not (tmp_path / ".envrc").exists()
 
 
