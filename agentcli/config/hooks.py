@@ -233,7 +233,11 @@ def _takes_from_beside(script: Path) -> bool:
     if _is_python(script):
         names = (name for found in _IMPORTS.findall(text) for name in re.split("[, ]+", found))
         tops = {name.partition(".")[0] for name in names}
-        there = {each.name.partition(".")[0] for each in script.parent.iterdir()} - {script.stem}
+        try:
+            beside = os.listdir(script.parent)  # noqa: PTH208 - names alone
+        except OSError:
+            return True
+        there = {name.partition(".")[0] for name in beside} - {script.stem}
         return bool(_ODD_IMPORTS.search(text) or "" in tops or tops & there)
     if re.fullmatch(r"\.[cm]?[jt]s", script.suffix):
         named = {one or other for one, other in _JS_IMPORTS.findall(text)}

@@ -326,3 +326,17 @@ def test_where_the_programs_of_a_hook_look_for_modules(
         (tmp_path / name).write_text(text)
     hook = HookConfig(HookEvent.STOP, command)
     assert finds_modules(hook, tmp_path, tmp_path) == (is_safe, is_open)
+
+
+@pytest.mark.spec("SEC-2")
+def test_a_script_in_a_directory_that_cannot_be_listed_may_take_what_is_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.py").write_text("import json")
+
+    def refuse(path: object) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.listdir", refuse)
+    hook = HookConfig(HookEvent.STOP, "python3 x.py")
+    assert finds_modules(hook, tmp_path, tmp_path) == (False, True)
