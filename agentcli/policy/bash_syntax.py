@@ -13,14 +13,14 @@ import shlex
 import unicodedata
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen, mutable
-from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
+from agentcli.policy.bash_command import Loop, ParsedCommand, SimpleCommand
 from agentcli.policy.bash_wrappers import Inner, evaluates, look_through
 
 if TYPE_CHECKING:
@@ -87,9 +87,8 @@ def parse_bash(text: str) -> ParsedCommand:
     reading = _Reading([], "")
     tree = reading.script(text, ())
     why_not = reading.why_not
-    return ParsedCommand(
-        tuple(reading.found), not why_not, why_not, tree.plain, tree.kinds, tree.loops
-    )
+    loops = (*tree.loops, *reading.inner_loops)
+    return ParsedCommand(tuple(reading.found), not why_not, why_not, tree.plain, tree.kinds, loops)
 
 
 @frozen
@@ -107,6 +106,7 @@ class _Reading:
 
     found: list[SimpleCommand]
     why_not: str
+    inner_loops: list[Loop] = field(default_factory=list)
     scripts: int = 0
     tokens: int = 0
     words: int = 0
@@ -140,6 +140,8 @@ class _Reading:
             self._roughly(text, wrappers, waiting)
             return Tree((), why_not, plain=False)
         tree = read_tree(joined(text))
+        if self.scripts > 1:  # a part of a word has no place in the whole
+            self.inner_loops += (replace(loop, start=-1, end=-1) for loop in tree.loops)
         for command in reversed(tree.commands):
             within = replace(command, wrappers=wrappers) if wrappers else command
             waiting.appendleft(_Open(None, within, wrappers))

@@ -59,6 +59,7 @@ _NAMES_ONLY = frozenset(
         "realpath", "stat", "test", "type", "which", "touch",
     }
 )  # fmt: skip
+_GIT_MAGIC = re.compile(r"\A\((?![a-z,]*exclude)[a-z,]*\)")  # gitglossary(7), "pathspec"
 # of git: they leave what is in a file alone
 _GIT_NAMES_ONLY = re.compile(r"\S+(?: -C \S+)? (?:check-ignore |ls-files |rm (?:.* )?--cached )")
 _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "jq"})
@@ -162,6 +163,8 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
         is_left = words[at] in _LEAVES_OUT or _IS_NOT.fullmatch(f"{words[at - 1]}{words[at]}")
         if word is None or is_left:
             continue
+        if program == "git" and ":" in word:  # "<rev>:<path>", "-L1,5:<path>", ":(icase)<path>"
+            yield _GIT_MAGIC.sub("", word.rpartition(":")[2])
         if word.startswith("-"):
             option, _, value = word.partition("=")
             yield "" if option in _LEAVES_OUT else (value or word[2:]).lstrip("@")
@@ -170,8 +173,6 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
         else:
             yield word
             yield word.rpartition("=")[2].lstrip("@")  # "dd if=FILE", "curl -F x=@FILE"
-            if program == "git" and ":" in word:  # of a commit: gitrevisions(7), "<rev>:<path>"
-                yield word.rpartition(":")[2]
 
 
 # --- names that cannot be followed ----------------------------------------------------------------

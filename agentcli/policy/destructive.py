@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
@@ -103,9 +103,9 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
         yield Danger("it names too many files to check", "", is_destructive=True)
 
 
-def _as_pattern(form: str) -> str | None:
-    """With ``*`` for what only the shell will know; ``None``: nothing of it is known."""
-    pattern = re.sub(r"\*+", "*", form.replace(OPEN, "*").replace(LISTED, "*"))
+def _as_pattern(form: str, rest: str = "*") -> str | None:
+    """With ``rest`` for what only the shell will know; ``None``: nothing of it is known."""
+    pattern = re.sub(r"\*+", "*", form.replace(OPEN, rest).replace(LISTED, rest))
     return pattern if pattern.strip("*/") else None
 
 
@@ -161,8 +161,10 @@ class _Search:
         redirected = tuple(each.target for each in command.redirections if each.writes)
         names = (*(each for each in operands.written if each not in lost), *redirected)
         if None in operands.written:
-            for words in self.variables.readings(command):
-                names += operands_of(tuple(word and _as_pattern(word) for word in words)).written
+            readings = product(self.variables.readings(command), ("*", ""))  # it may be empty
+            for words, rest in readings:
+                said = tuple(word and _as_pattern(word, rest) for word in words)
+                names += operands_of(said).written
         yield from self.written(names, command.text)
 
     def _destroyed(

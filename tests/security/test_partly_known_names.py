@@ -28,6 +28,9 @@ IN_EVERY_MODE = (
 )
 IN_AUTO = (
     "X=.env; cat $X",
+    "git log -L1,5:.env",
+    "git log -p -- ':(icase).ENV'",
+    "bash -c 'for f in .env; do cat $f; done'",
     "a=(.env); cat ${a[0]}",
     "e=env; cat .$e",
     "head < $d/.env",
@@ -62,6 +65,7 @@ IN_AUTO = (
     f"for f in {MANY} .env; do cat $f; done",
 )
 FREE_IN_AUTO = (
+    "git log -p -- ':!.env' ':(exclude).env'",
     "X=$(git rev-parse HEAD); echo $X > dist/rev",
     "V=1.2; sed -i s/x/$V/ f1",
     'for f in *; do cat "$f"; done',
@@ -81,6 +85,8 @@ FREE_IN_AUTO = (
     "git mv f1 src/ && git restore . && git checkout HEAD -- f1",
 )
 WRITTEN = (
+    "bash -c 'for f in ~/.bashrc; do echo e > $f; done'",
+    "mv ${x}.git y",
     "for d in ~; do echo e >> $d/.bashrc; done",
     "X=~/.bashrc; echo e >> $X",
     "X=$HOME/.bashrc; cp f1 $X",
