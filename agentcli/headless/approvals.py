@@ -46,7 +46,7 @@ class Nobody:
         return ApprovalAnswer(
             Verdict.UNATTENDED,
             "It needs an approval and there is nobody to give it. It can be allowed when the"
-            f" program is started: {', or '.join(ways)}, or --yolo for everything.",
+            f" program is started: {', or '.join(ways)}, or --yolo for all but protected places.",
         )
 
 
