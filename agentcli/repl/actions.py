@@ -341,7 +341,7 @@ class ChatActions:
             return
         if registry.parse_typed(text):
             self._chat.input.send(text)
-            self._chat.show(["The command waits until the agent is done."])
+            self._chat.show(["The command waits until this is done; Esc stops it."])
             return
         if parsed is None or registry.is_prompt(text):
             self._chat.jobs.add(lambda: self._enqueue(text))
@@ -354,7 +354,7 @@ class ChatActions:
             self._chat.jobs.add(lambda: self._chat.run_command(text))
         else:
             self._chat.input.send(text)
-            self._chat.show([f"/{parsed[0]} waits until the agent is done."])
+            self._chat.show([f"/{parsed[0]} waits until this is done; Esc stops it."])
 
     async def _enqueue(self, text: str) -> None:
         await self._chat.session.enqueue(text)

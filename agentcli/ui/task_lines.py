@@ -30,8 +30,8 @@ BAR_COLUMNS = 20
 TAIL_LINES = 20
 SHOWN_ENDED = 10
 HOW_TO_NAME = (
-    "/tasks 2, /tasks answer 2 TEXT, /tasks cancel 2, /tail 2 (its number, or its id or the end of"
-    " it)"
+    "/tasks N, /tasks answer N TEXT, /tasks cancel N, /tail N (the number of a run, or its id or"
+    " the end of it)"
 )
 _SHORTEST_END = 4
 _TITLE_COLUMNS = 50
