@@ -52,7 +52,10 @@ _NO_PREVIEW = frozenset(
 _SUB_AGENT, _PLAN = "task", "present_plan"
 NO_OUTPUT = "(no output)"
 _COMMAND = LazyPattern(r"(Run `)(.+)(`.*)")
-_TRANSCRIPT = LazyPattern(r"\n?\[transcript: agent sessions show [^\n]*\]\s*\Z")
+# where a sub-agent's session is: for the model, and in what Ctrl-O shows
+_TRANSCRIPT = LazyPattern(
+    r"\n?\[transcript: agent sessions show [^\n]*\]\s*\Z|\Asession [0-9a-f-]{36}\n"
+)
 _LEFT_OUT = LazyPattern(r"(?m)^\[[\d,]{1,15} characters \(([\d,]{1,15}) lines\) cut\. ")
 _EXIT_LINE = LazyPattern(r"\n?\[exit code [^\n]*\]\s*\Z")
 _CANCEL_WORDS = {

@@ -69,6 +69,15 @@ def test_what_a_call_had_printed_when_it_was_stopped_stays(
     assert len(render.tool_lines(nothing, "Run make", PLAIN)) == 2
 
 
+@pytest.mark.spec("UI-2", "CAN-6")
+def test_a_sub_agent_that_was_stopped_shows_its_steps_and_not_its_id() -> None:
+    text = "Cancelled by user\nIt was stopped after 2.0 s. It had printed:\n"
+    text += "session 01a2075f-3415-725c-af63-50b87898fd82\nRead a.py\n"
+    stopped = finished(text, ResultStatus.CANCELLED, name="task")
+    shown = ["  └ cancelled · 2.0 s", "    Read a.py"]
+    assert render.tool_lines(stopped, "Task: Review", PLAIN)[1:] == shown
+
+
 @pytest.mark.spec("UI-2")
 def test_a_plan_that_was_answered_is_read_as_markdown_and_what_is_hidden_in_it_is_shown() -> None:
     plan = (
