@@ -109,8 +109,7 @@ def without_credentials(
 def hides(path: str) -> str:
     """The system's program in whose place a shell would run ``path``; empty: none (SEC-17)."""
     directory, name = os.path.split(path)
-    real = os.path.realpath(directory)
-    return _hides(name, _path()[real]) if real in _path() else ""
+    return _hides(name, _path().get(os.path.realpath(directory), ()))
 
 
 def hiding_below(roots: Collection[str]) -> Iterator[str]:

@@ -34,7 +34,7 @@ _TOOLCHAINS = (
     "mambaforge", "micromamba", ".conda/envs", ".conda/pkgs", "flutter", "Android/Sdk",
     ".local/bin", ".local/lib", ".local/include", ".local/pipx", ".local/share/uv/python",
     ".local/share/pipx", ".local/share/pnpm", ".local/share/virtualenvs", ".virtualenvs",
-    ".local/share/pypoetry", ".local/share/rtx", ".local/share/gem/ruby", ".local/share/coursier",
+    ".local/share/pypoetry", ".local/share/gem/ruby", ".local/share/coursier",
     ".local/share/swiftly", ".local/share/zig", ".gem/ruby", ".gem/specs", ".npm-global",
     ".npm-packages", ".yarn/bin", ".yarn/berry", ".config/yarn/global", ".config/composer/vendor",
     ".composer/vendor", ".pub-cache/bin", ".pub-cache/hosted", ".pub-cache/global_packages",

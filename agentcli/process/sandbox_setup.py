@@ -26,7 +26,7 @@ from agentcli.domain.patterns import LazyPattern
 from agentcli.process import sandbox_landlock as _sandbox_landlock
 from agentcli.process.sandbox_home import git_configuration, is_below
 from agentcli.process.sandbox_places import Places
-from agentcli.process.shell import PREFIX, sweep_once
+from agentcli.process.shell import PREFIX, open_nameless, sweep_once
 
 PROGRAM = "bwrap"
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - where the private directory is mounted
@@ -357,7 +357,7 @@ def probe_bwrap(
     Once ``stopped`` it is not waited for.
     """
     # no pipe: bubblewrap would die of writing to it when we are killed, and leave its child behind
-    info = os.memfd_create("info")
+    info = open_nameless(b"")
     argv = (prefix[0], "--info-fd", str(info), *prefix[1:], "/bin/sh", "-c", _SCRIPT)
     try:
         process = subprocess.Popen(  # noqa: S603 - found outside of the workspace
@@ -440,10 +440,7 @@ def probe_landlock(roots: Sequence[Path], kept_out: Iterable[Path]) -> Probe:
         return Probe("this kernel has no Landlock", "use Linux 5.13 or later with Landlock")
     argv = landlock_argv(json.dumps({"writable": [], "readable": [], "hidden": []}))
     script = 'echo ready; : >/dev/null && ! (: >>"$0") 2>/dev/null && echo shut'
-    with contextlib.ExitStack() as stack:
-        import tempfile
-
-        target = stack.enter_context(tempfile.NamedTemporaryFile())
+    with tempfile.NamedTemporaryFile() as target:
         try:
             run = subprocess.run(  # noqa: S603 - our own interpreter and our own file
                 (*argv, "/bin/sh", "-c", script, target.name),
