@@ -113,7 +113,7 @@ _PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims"})
 _SYSTEM_PROGRAMS = frozenset({"/usr/bin", "/usr/sbin", "/bin", "/sbin"})  # none leads to a home
 _MOST_PROGRAMS = 1000
 _GIT_FILES = LazyPattern(
-    rb"^\s*(?:path|excludesfile|attributesfile)\s*=\s*\"?(~/[^\"\n]+?|/[^\"\n]+?)\"?\s*$",
+    rb"^[ \t]*(?:path|excludesfile|attributesfile)\s*=\s*\"?(~/[^\"\n]+?|/[^\"\n]+?)\"?\s*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _CREDENTIAL = LazyPattern(

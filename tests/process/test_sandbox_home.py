@@ -207,6 +207,12 @@ def test_a_linked_worktree_and_git_without_credentials_work(home: Path, kind: st
     assert CANARY not in texts[1]
 
 
+@pytest.mark.spec("SEC-13", "SEC-18")
+def test_a_configuration_of_empty_lines_is_read_at_once(home: Path) -> None:
+    (home / ".gitconfig").write_text("\n" * 100_000)
+    assert sandbox_home.seen(home, [home], {}) == (home / ".gitconfig",)
+
+
 @both
 @pytest.mark.spec("SEC-18")
 def test_what_is_added_is_read_and_credentials_in_it_are_not(
