@@ -191,7 +191,7 @@ POLLING_S = 1.0
 _WEIGHT, _POLLING_WEIGHT = 10, 1
 _NAME_CHARS = 64
 # How long a command took, at the end of what ``bash`` says of it.
-_DURATION = LazyPattern(r"(?:\d+ min )?\d+(?:\.\d+)? s(?=\]\Z)")
+_DURATION = LazyPattern(r"(?<!\d)(?:\d+ min )?\d+(?:\.\d+)? s(?=\]\Z)")
 
 
 @frozen

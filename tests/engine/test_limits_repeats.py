@@ -66,6 +66,14 @@ def test_a_call_that_takes_its_time_counts_as_polling_and_has_ten_times_the_allo
     assert outcomes(0.9, 8) == [""] * 4 + ["reminder"] * 3 + ["stop"]
 
 
+@pytest.mark.spec("SEC-13")
+def test_a_long_number_in_a_result_is_looked_at_at_once() -> None:
+    """``python3 -c 'print(2**100000)'`` took a minute of the event loop."""
+    number = "1" * 50_000
+    found = Watched().outcomes(*(("bash", f"{number}\n[exit code 0, {n}.5 s]") for n in range(5)))
+    assert found[-1] == "reminder"
+
+
 def test_the_fifth_identical_call_is_pointed_out_and_the_eighth_stops() -> None:
     watched = Watched()
     found = [watched.batch(("look", "same")) for _ in range(8)]
