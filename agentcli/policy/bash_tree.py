@@ -105,6 +105,7 @@ _RESERVED = frozenset(
         "in", "select", "function", "{", "}", "!", "[[", "]]", "coproc",
     }
 )  # fmt: skip
+# lists and pipes of simple commands
 _PLAIN = frozenset(
     {
         "program", "list", "pipeline", "command", "command_name", "word", "number", "string",
@@ -119,11 +120,6 @@ _PLAIN_TOKENS = frozenset(
         "=", "==", "!=", "!", "-a", "-o",
     }
 )  # fmt: skip
-
-
-def is_plain(node: Node) -> bool:
-    """Whether the node is a part of lists and pipes of simple commands."""
-    return node.type in (_PLAIN if node.is_named else _PLAIN_TOKENS)
 
 
 def doubt(node: Node, children: list[Node], source: bytes) -> str:
@@ -396,7 +392,7 @@ class _Walk:
             waiting += [(child, around) for child in reversed(children)]
 
     def _note_kind(self, node: Node) -> None:
-        if not is_plain(node):
+        if node.type not in (_PLAIN if node.is_named else _PLAIN_TOKENS):
             self.kinds.add(node.type)
         elif node.type == "test_operator" and node.text in _COMPARING:
             self.kinds.add("comparison")  # a shell that is not bash may evaluate what it gets

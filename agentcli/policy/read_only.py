@@ -51,7 +51,7 @@ from agentcli.policy.read_only_table import (
 _QUOTED_DELETION = re.compile(r"\brm\s+-")
 _MOST_OPERANDS = {"none": 0, "file": 1}
 _NO_FILES = frozenset({"none", "text"})
-_GLOB = re.compile(r"[A-Za-z0-9_./@%+=:,*?-]*[*?][A-Za-z0-9_./@%+=:,*?-]*", re.ASCII)
+_GLOB = re.compile(r"[A-Za-z0-9_./@%+=:,-]*[*?][A-Za-z0-9_./@%+=:,*?-]*", re.ASCII)
 _SET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+=-]|\[:[a-z]+:\])+\]", re.ASCII)
 _SIMPLE_SET = re.compile(r"\[(?:[a-z](?:-[a-z])?|[A-Z](?:-[A-Z])?|[0-9](?:-[0-9])?)+\]", re.ASCII)
 _MAX_MATCHES = 500
@@ -221,16 +221,14 @@ class _Reader:
         for values in self._values(command):
             calls += 1
             words = self._words(command, values)
-            if calls > _MAX_CALLS or words is None or not self._judged(words, command):
+            if calls > _MAX_CALLS or words is None:
+                return False
+            is_fed = words[0] in {"xargs", "gxargs"}
+            if not (self._given_files(words, command) if is_fed else self._call(words)):
                 return False
             if values and self._are_credentials(words):  # nobody else reads what loops make
                 return False
         return calls > 0
-
-    def _judged(self, words: Sequence[str], command: SimpleCommand) -> bool:
-        if words[0] in {"xargs", "gxargs"}:
-            return self._given_files(words, command)
-        return self._call(words, in_shell=True)
 
     def _values(self, command: SimpleCommand) -> Iterator[dict[str, str]]:
         """Each way in which the loops around ``command`` set their variables."""
@@ -349,7 +347,7 @@ class _Reader:
             found += matches
         return found
 
-    def _call(self, words: Sequence[str], *, in_shell: bool) -> bool:
+    def _call(self, words: Sequence[str], *, in_shell: bool = True) -> bool:
         name = words[0]
         if name in _HARMLESS_WRAPPERS:
             return self._wrapped(words, in_shell=in_shell)
@@ -400,7 +398,7 @@ class _Reader:
         name = words[0]
         if name == "time":
             rest = words[2:] if words[1:2] == ["-p"] else words[1:]
-            return in_shell and bool(rest) and self._call(rest, in_shell=True)
+            return in_shell and bool(rest) and self._call(rest)
         looked = look_through(tuple(words))
         if looked.why_not or len(looked.inner) != 1 or not self._is_foreign(name):
             return False

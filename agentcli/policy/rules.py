@@ -27,12 +27,14 @@ from agentcli.policy.bash_syntax import (
     parts_of,
 )
 from agentcli.policy.decision import EDIT_TOOLS, Rule
+from agentcli.policy.places import moves
 
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 # they run what comes after them as it is, within bounds of their own
 _TRANSPARENT = frozenset({"timeout", "nice", "ionice", "nohup", "stdbuf"})
 _GLOB_CHARACTERS = re.compile(r"[*?]")
+_PARTS_WORDS = re.compile(r"[\s'\"]")
 # what "PROGRAM WORD *" does not say: options that run or obey what they name, or write there
 _MAKE = (
     r"[^-].*=.*|-[^-]*[fCEI].*|--(?!(?:keep-going|silent|quiet|jobs|dry-run|always-make|trace|verbose"
@@ -228,8 +230,7 @@ def covers_literally(text: str, command: SimpleCommand, whole: str, parsed: Pars
     before, found, _ = whole.partition(text)
     is_fed = "|" in before.replace("||", "")
     is_first = not before.strip(" \t\n;&|")
-    moved = any(each.words and each.words[0] in {"cd", "pushd", "popd"} for each in parsed.commands)
-    return bool(found) and not is_fed and (is_first or parsed.plain) and not moved
+    return bool(found) and not is_fed and (is_first or parsed.plain) and not moves(parsed.commands)
 
 
 def is_bare(command: SimpleCommand) -> bool:
@@ -299,15 +300,9 @@ def _may_be(pattern: str, command: SimpleCommand) -> bool:
 def _joined(command: SimpleCommand) -> str:
     """The words in one line, each so that it is seen where it begins and ends."""
     return " ".join(
-        word
-        if word and not any(char.isspace() or char in "'\"" for char in word)
-        else _quoted(word)
+        word if word and not _PARTS_WORDS.search(word) else shlex.quote(word or "")
         for word in command.words
     )
-
-
-def _quoted(word: str | None) -> str:
-    return shlex.quote(word or "")
 
 
 def _ways_to_say(command: SimpleCommand) -> Iterator[str]:

@@ -15,7 +15,7 @@ from urllib.parse import urldefrag, urljoin
 
 from pydantic import Field
 
-from agentcli.domain.cancel import CancelToken, uninterruptible
+from agentcli.domain.cancel import unless_cancelled
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
@@ -88,36 +88,9 @@ class WebFetch(BaseTool[WebFetchArguments]):
 
     async def run(self, args: WebFetchArguments, ctx: ToolContext) -> ToolOutput:
         """The page, or in one line why not."""
-        task = asyncio.ensure_future(_fetched(args.url, self._law, ctx.call_id))
-        return await _unless_cancelled(task, ctx.cancel)
-
-
-async def _unless_cancelled(task: asyncio.Future[ToolOutput], cancel: CancelToken) -> ToolOutput:
-    """The output of ``task``, which is stopped and joined when the turn is cancelled (CAN-9)."""
-
-    def stop() -> None:
-        task.cancel()
-
-    forget = cancel.add_callback(stop)
-    if cancel.cancelled:
-        stop()
-    try:
-        await asyncio.wait({task})
-    except asyncio.CancelledError:
-        stop()
-        await uninterruptible(_ended(task))
-        raise
-    finally:
-        forget()
-    if task.cancelled():
-        return ToolOutput.cancelled("Nothing was fetched.")
-    return task.result()
-
-
-async def _ended(task: asyncio.Future[ToolOutput]) -> None:
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()
+        fetching = _fetched(args.url, self._law, ctx.call_id)
+        output = await unless_cancelled(fetching, ctx.cancel)
+        return ToolOutput.cancelled("Nothing was fetched.") if output is None else output
 
 
 async def _fetched(url: str, law: AddressRules, call_id: str) -> ToolOutput:
