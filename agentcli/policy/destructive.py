@@ -41,8 +41,8 @@ from agentcli.policy.places import (
     without_sets,
 )
 
-_ALL_OF_IT = re.compile(r"[*?.!^\[\]]*[*?][*?.!^\[\]]*")
-_GOES_BACK = re.compile(r"[*?\]].*/\.\.(?:/|\Z)", re.DOTALL)
+_ALL_OF_IT = re.compile(r"[.!^\[\]]*[*?][*?.!^\[\]]*")
+_GOES_BACK = re.compile(r"[^*?\]]*[*?\]].*/\.\.(?:/|\Z)", re.DOTALL)
 _GIVE_WORDS = frozenset({"xargs", "parallel"})
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|pts(?:/.*)?)"
@@ -191,7 +191,7 @@ class _Search:
 
     def _lost_with(self, path: Path) -> str | None:
         """What would be lost with ``path`` (which may be a pattern) and all that is in it."""
-        if _GOES_BACK.search(str(path)):
+        if _GOES_BACK.match(str(path)):
             return "what lies above what a pattern finds"
         lexical = Path(os.path.normpath(path))
         while lexical.name and _ALL_OF_IT.fullmatch(lexical.name):

@@ -260,7 +260,7 @@ _HERE = LazyPattern(
     r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD(?::?[-?=][^{}]*)?\}|\(pwd\))|`pwd`|^~\+(?=/|$)"
 )
 _ELSEWHERE_IN_TILDE = LazyPattern(r"~(?:[-+]?\d|-)")  # the directories of pushd, and the last
-_BRACES = LazyPattern(r"\{([^{}]*,[^{}]*)\}")
+_BRACES = LazyPattern(r"\{([^{},]*,[^{}]*)\}")
 _PATTERN = LazyPattern(r"[*?\[\]]")
 _SET = LazyPattern(r"\[[!^]?\]?(?:\[:\w+:\]|[^]])*+\]")
 _PROC_CWD = LazyPattern(r"^/+proc/[^/]+/cwd(?=/|$)")

@@ -177,7 +177,7 @@ def _printf(words: Sequence[str], _may_read: Readable) -> bool:
     return _PRINTF.fullmatch(rest[0]) is not None
 
 
-_SED_RISKY = re.compile(r"(?:^|[;{}\n0-9$/!, ])[ \t]*[wWrRe](?:[ \t]|$|[^a-z])|/[gpiIm0-9]*[we]")
+_SED_RISKY = re.compile(r"(?:^|[;{}\n0-9$/!, ])\t*[wWrRe](?:[ \t]|$|[^a-z])|/[gpiIm0-9]*[we]")
 
 
 def _sed_without_files(words: Sequence[str], may_read: Readable) -> bool:

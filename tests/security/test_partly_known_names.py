@@ -157,6 +157,22 @@ def test_a_pattern_that_reaches_far_is_not_followed_without_end(workspace: Works
         assert answer(workspace, command, Mode.AUTO, contained=True) is Answer.ASK
 
 
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"echo {'1' * 90_000} (", f"cat {'[' * 90_000}", f"cat {'[a' * 45_000}*",
+        f"echo > {'[' * 90_000}", f"cat {{{',' * 90_000}", f"ls {'*' * 90_000}!",
+        f"rm -rf {'*' * 90_000}x", f"sed '{' ' * 90_000}' f1", f"echo > {'x/' * 20_000}",
+    ],
+    ids=lambda command: command[:11],
+)  # fmt: skip
+def test_no_text_holds_the_judge_up(workspace: Workspace, command: str) -> None:
+    """Each took minutes: the time limit of a test is what would be passed."""
+    for mode in (Mode.AUTO, Mode.DEFAULT):
+        assert answer(workspace, command, mode, contained=True) is not Answer.DENY
+
+
 @pytest.mark.slow
 @pytest.mark.spec("SEC-3")
 def test_no_loop_shows_a_credential_unasked(workspace: Workspace) -> None:
