@@ -676,7 +676,7 @@ class MarkdownStream:
         block.wrap.columns = self._width
 
 
-_CLOSING = LazyPattern(r"[ \t]+#+[ \t]*\Z")
+_CLOSING = LazyPattern(r"(?<![ \t])[ \t]+#+[ \t]*\Z")
 
 
 def _heading_style(marker: str) -> int:

@@ -255,7 +255,7 @@ def _leave_items(items: list[int], start: Start, context: LinesBefore) -> None:
 
 # --- tables -----------------------------------------------------------------------------------
 
-_DELIMITER = LazyPattern(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
+_DELIMITER = LazyPattern(r"^\s*(?:\|\s*)?:?-+:?\s*(?:\|\s*:?-+:?\s*)*(?:\|\s*)?$")
 _CELL_END = LazyPattern(r"(?<!\\)\|")
 
 

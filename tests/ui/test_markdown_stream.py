@@ -152,6 +152,13 @@ def test_a_tables_rows_come_as_they_are_and_every_word_stays_whole(table: list[l
             assert not [word for word in cell.split() if word not in shown]
 
 
+@pytest.mark.spec("UI-1", "SEC-13")
+def test_many_spaces_in_a_heading_or_a_table_are_read_at_once() -> None:
+    spaces = " " * 30_000
+    assert render([f"# a{spaces}x\n"])[0].startswith("a")
+    assert "a" in render([f"| a |\n|-{spaces}x\n"])[0]
+
+
 @pytest.mark.slow
 @pytest.mark.spec("UI-1")
 @pytest.mark.parametrize(
