@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from sys import getsizeof
 from typing import Any
 
-from agentcli.domain.clean import loads
+from agentcli.domain.clean import clean_id, loads
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -24,7 +24,6 @@ from agentcli.domain.messages import (
     ToolCall,
     Usage,
 )
-from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
@@ -41,10 +40,8 @@ from agentcli.domain.stream import (
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 512
 _JOINED = 1_000
-_ID_LENGTH = 64
 # no tool has so long a name
 _NAME_CHARS = 256
-_BAD_IN_ID = LazyPattern(r"[^A-Za-z0-9_-]")
 
 
 class _Block:
@@ -183,8 +180,8 @@ class Assembler:
             return ThinkingPart(text, block.signature, block.redacted) if text or sealed else None
         cut = self._stop is StopReason.MAX_TOKENS and block in {self._touched, self._blocks[-1]}
         arguments, malformed = read_arguments(text, cut=cut)
-        call_id = _BAD_IN_ID.sub("_", block.call_id)[:_ID_LENGTH]
-        if not call_id or call_id in self._taken:
+        call_id = clean_id(block.call_id)
+        if not block.call_id or call_id in self._taken:
             call_id = f"call_{os.urandom(16).hex()}"
         self._taken.add(call_id)
         return ToolCall(call_id, block.name, arguments, malformed)

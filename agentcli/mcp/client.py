@@ -322,13 +322,13 @@ class McpClient:
             if error.code != TRANSPORT_FAILED or data.get("server") != self._server.name:
                 raise
             self.may_be_of_2024 = method == "initialize" and "HTTP status 4" in error.message
-            kind, advice = data.get("transport"), str(data.get("advice") or "")
+            kind, advice = data.get("transport"), plain(data.get("advice"), _MAX_MESSAGE)
             if kind == LoginRequired.__name__:
                 raise LoginRequired(self._server.name) from None
             if kind == SessionLost.__name__:
                 raise SessionLost(error.message) from None
-            name = self._server.name
-            text = error.message if name in error.message else f"{name}: {error.message}"
+            name, said = self._server.name, plain(error.message, _MAX_MESSAGE)
+            text = said if name in said else f"{name}: {said}"
             raise McpError(text if "MCP" in text else f"MCP server {text}", advice) from None
 
     async def request(

@@ -187,7 +187,7 @@ class SessionWrites:
         for call in calls:
             db.execute(
                 "INSERT INTO tool_run (call_id, name, status, message_seq) VALUES (?, ?, ?, ?)",
-                (to_column(call.id), to_column(call.name), RunStatus.PENDING.value, seq),
+                (to_column(call.id), self._name(call), RunStatus.PENDING.value, seq),
             )
         cost_usd = None if self._price is None else self._price(message)
         model = f"{message.provider}/{message.model}" if message.provider else message.model
@@ -354,6 +354,9 @@ class SessionWrites:
         )
         seals.put_mark(db, "kv", to_column(key))
 
+    def _name(self, named: ToolCall | ToolResult) -> str | bytes:
+        return to_column(self.redact(named.name))
+
     def _append_result(self, db: sqlite3.Connection, result: ToolResult, now: float) -> None:
         seq = self._append(db, result, now)
         # The row is missing only in sessions that were imported or repaired.
@@ -367,7 +370,7 @@ class SessionWrites:
             " WHERE result_seq IS NULL",
             {
                 "id": to_column(result.call_id),
-                "name": to_column(result.name),
+                "name": self._name(result),
                 "status": run_status_of(result).value,
                 "now": now,
                 "seq": seq,

@@ -129,7 +129,7 @@ def test_what_tools_print_is_stored_and_shown_without_keys(
         call("bash", {"command": f"echo {IN_ENVIRONMENT} >&2; exit 3"}),
         call("bash", {"command": 'yes "$(cat leak.txt)" | head -c 300000'}),
         call("edit_file", {"path": "leak.txt", "old_string": "the end", "new_string": IN_STORE}),
-        call("no_such_tool", {"key": IN_STORE}),
+        call(f"no_{IN_STORE}", {"key": IN_STORE}, id=IN_ENVIRONMENT),
         call("bash", raw='{"command": "' + IN_STORE),
         say(f"Your key is {IN_STORE}, and {IN_ENVIRONMENT}."),
     ]  # fmt: skip
