@@ -114,13 +114,6 @@ async def make_sandbox(
     return sandbox
 
 
-async def end_sandbox(sandbox: SessionSandbox, notify: Callable[[str], None]) -> None:
-    """Take it down, and tell what it has set aside last: nobody asks any more (SEC-17)."""
-    await sandbox.aclose()
-    if told := sandbox.take_notice():
-        notify(told)
-
-
 def _readable_places(settings: Settings) -> Iterator[Path]:
     """What the user's skills run, and what the settings add."""
     for place in user_places(settings):

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.app.background import SPAWN, RunsOfSession
 from agentcli.app.boundary import (
-    end_sandbox,
     hold_worktree,
     make_sandbox,
     policy_for,
@@ -310,7 +309,7 @@ async def _build(
             *((observer.aclose,) if observer is not None else ()),
             *end_map,
             *_closers(options, store, info.id),
-            partial(end_sandbox, sandbox, listeners.notify),
+            partial(sandbox.aclose, listeners.notify),
             *hold_worktree(settings, options.cwd),
         ),
     )

@@ -431,8 +431,8 @@ class SessionSandbox:
         self._told += lines
         return lines
 
-    async def aclose(self) -> None:
-        """Remove the session's private temporary directory."""
+    async def aclose(self, tell: Callable[[str], None] | None = None) -> None:
+        """Remove the session's private temporary directory; ``tell`` what was set aside last."""
         self._is_closed = True
         await self.step_outside()
         with contextlib.suppress(ValueError):
@@ -446,6 +446,8 @@ class SessionSandbox:
                 os.close(handle)
         if private is not None:
             await asyncio.to_thread(shutil.rmtree, private.base, ignore_errors=True)
+        if tell is not None and (told := self.take_notice()):
+            tell(told)
 
 
 def look_for_sandbox(root: Path, wanted: str) -> SandboxState:
