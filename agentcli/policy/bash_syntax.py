@@ -43,7 +43,7 @@ _RUNS_OTHERS = frozenset(
         "bash", "builtin", "busybox", "chroot", "command", "dash", "doas", "env", "eval", "exec",
         "find", "flock", "ionice", "ksh", "nice", "nohup", "nsenter", "parallel", "script",
         "setsid", "sh", "ssh", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset",
-        "timeout", "unshare", "watch", "xargs", "zsh",
+        "timeout", "trap", "unshare", "watch", "xargs", "zsh",
     }
 )  # fmt: skip
 _MAX_INNER = 100

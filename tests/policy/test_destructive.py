@@ -63,7 +63,7 @@ DESTRUCTIVE = [
     "rm -rf here/../work", "rm -rf */../work", "rm -rf $PWD/*/..", "HOME=.; rm -rf ~", "export HOME=$PWD; rm -rf ~/",
     "CDPATH=..; cd work && rm -rf sub", "find . -type f | xargs rm", "find ~ -type f -print0 | xargs -0 rm -f",
     'find . -type f | while read f; do rm "$f"; done', "rm $(find . -type f)", "find .git -type f | xargs -n1 shred",
-    "tar cf x.tar --remove-files .", "mv $(pwd) ../x", 'mv "`pwd`" ../x', "mv ${HOME:?} x", "rm -rf ${PWD:-x}",
+    "tar cf x.tar --remove-files .", 'trap "rm -rf $PWD" EXIT', "mv $(pwd) ../x", 'mv "`pwd`" ../x', "mv ${HOME:?} x", "rm -rf ${PWD:-x}",
 ]  # fmt: skip
 HARMLESS = [
     "rm -rf sub", "rm -rf build dist", "rm -rf {build,dist}", "rm -rf ./node_modules", "rm -f *.pyc",
