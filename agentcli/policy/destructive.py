@@ -1,9 +1,9 @@
 """Commands that would destroy what cannot be brought back, or touch a protected place.
 
 SEC-14: on the workspace root, home, ``/`` or ``.git``; SEC-3: written by redirections and by
-well-known programs, a table at the end. Laws: a file that is named is found, as far as its name is
-written out; a command whose target cannot be told is taken to destroy the worst it could. Programs
-that are not in the table are taken to change only what they are given with ``-o`` or ``--output``.
+programs. Laws: a file that is named is found, as far as its name is written out; a command whose
+target cannot be told is taken to destroy the worst it could; a program writes what it names, unless
+a table says what it writes, or that it only reads.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, unquoted, written_names
+from agentcli.policy.bash_wrappers import look_through
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.places import (
     LISTED,
@@ -40,6 +41,8 @@ from agentcli.policy.places import (
     values_of,
     without_sets,
 )
+from agentcli.policy.read_only_programs import only_reads
+from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION, UNKNOWN
 
 _ALL_OF_IT = re.compile(r"[.!^\[\]]*[*?][*?.!^\[\]]*")
 _GOES_BACK = re.compile(r"[^*?\]]*[*?\]].*/\.\.(?:/|\Z)", re.DOTALL)
@@ -47,6 +50,7 @@ _GIVE_WORDS = frozenset({"xargs", "parallel"})
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|pts(?:/.*)?)"
 )
+_TEXT = re.compile(r"[\s'\"()]")
 _DESTROYER = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv|git|rsync)\b")
 _TELLS = re.compile(r"(?:\$\(|`)\s*find\b|\bfind\b[^;&\n]*\|\s*while\b")
 _MOST_PATHS = 5_000
@@ -160,12 +164,24 @@ class _Search:
         yield from self._destroyed(operands, command, lost)
         redirected = tuple(each.target for each in command.redirections if each.writes)
         names = (*(each for each in operands.written if each not in lost), *redirected)
-        if None in operands.written:
+        perhaps = operands.perhaps
+        if None in (*operands.written, *perhaps):
             readings = product(self.variables.readings(command), ("*", ""))  # it may be empty
-            for words, rest in readings:
-                said = tuple(word and _as_pattern(word, rest) for word in words)
-                names += operands_of(said).written
-        yield from self.written(names, command.text)
+            for reading, rest in readings:
+                more = operands_of(tuple(word and _as_pattern(word, rest) for word in reading))
+                names, perhaps = (*names, *more.written), (*perhaps, *more.perhaps)
+        yield from self.written((*names, *self._likely(perhaps)), command.text)
+
+    def _likely(self, names: Words) -> Words:
+        """Those that are no text, but in a place where everything is protected."""
+        if not names or protected_place(self.roots[:1], self.own_directories):
+            return ()
+        return tuple(
+            name
+            for name in names
+            if name
+            and (not _TEXT.search(name) or any(path.parent.is_dir() for path in self._places(name)))
+        )
 
     def _destroyed(
         self, operands: Operands, command: SimpleCommand, told: set[str | None]
@@ -239,6 +255,8 @@ class _Search:
             yield from matches or ()
 
     def _places(self, name: str) -> Iterator[Path]:
+        if "\0" in name:
+            return  # it names no file
         for path in places_of(name, self.starts.directories):
             self.left -= 1
             if self.left < 0:
@@ -268,12 +286,14 @@ def _device(path: Path) -> str | None:
 class Operands:
     """``written``: files that would be changed; ``destroyed``: whole trees that would be lost.
 
-    ``is_recursive``: what is destroyed may be a directory with all that is in it.
+    ``is_recursive``: what is destroyed may be a directory with all that is in it. ``perhaps``:
+    what a call names that is not known to only read it.
     """
 
     written: Words = ()
     destroyed: Words = ()
     is_recursive: bool = False
+    perhaps: Words = ()
 
 
 def operands_of(words: Words) -> Operands:
@@ -288,7 +308,53 @@ def operands_of(words: Words) -> Operands:
         return special(words[1:])
     if program in _ALL:
         return Operands(_plain(words[1:], _ALL[program]))
-    return Operands(_outputs(words[1:]))
+    return Operands(_outputs(words[1:]), perhaps=_perhaps(words))
+
+
+# they write nothing whatever their options are
+_NEVER_WRITE = HARMLESS_WITH_ANY_OPTION | {
+    "basename", "cd", "dirname", "echo", "printf", "pushd", "popd", "readlink", "realpath", "which",
+    "type", "source", ".", "export", "declare", "local", "readonly", "typeset", "unset", "set",
+    "alias", "kill", "wait", "read", "tail", "less", "more", "bat", "batcat", "tac", "nl", "cut",
+    "fold", "strings", "od", "hexdump", "cmp", "comm", "join", "shellcheck", "open", "xdg-open",
+}  # fmt: skip
+_TAKES_SCRIPT = re.compile(r"(?:bash|[dz]?sh|ksh|python[\d.]*|node|deno|bun|ruby|perl|php|lua)")
+# options that name what is left alone, or what variables are read from
+_LEAVE = re.compile(r"-[xXIEei]|--?[\w-]*(?:exclude|ignore|skip|env-?file|dotenv)[\w-]*")
+
+
+def _perhaps(words: Words) -> Words:
+    """Whatever may be a file that the call writes."""
+    program = (words[0] or "").rpartition("/")[2]
+    known = tuple(word or UNKNOWN for word in words)
+    if program in _NEVER_WRITE or only_reads((program, *known[1:])):
+        return ()
+    inner = look_through(words).inner
+    rest = words[1 : inner[0].start] if inner and inner[0].script is None else words[1:]
+    if _TAKES_SCRIPT.fullmatch(program):
+        rest = _without_script(rest)
+    found: list[str | None] = []
+    left = ""
+    for word in rest:
+        text = word or ""
+        option, _, value = text.partition("=")
+        if text.startswith("-"):
+            is_left = _LEAVE.fullmatch(option)
+            left = option if is_left and not value else ""
+            found += [] if is_left else [value or text[2:]]
+        elif left:
+            left = left if left == "-x" else ""  # of zip: whatever comes
+        else:
+            found += [word, value.lstrip("@")]
+    return tuple(each for each in found if each != "" and "://" not in (each or ""))
+
+
+def _without_script(words: Words) -> Words:
+    """The words for a script: neither it nor code is written."""
+    at = next((at for at, word in enumerate(words) if (word or "-")[0] != "-"), len(words))
+    if words[at - 1 : at + 1] == ("-m", "json.tool"):
+        at += 1
+    return words[at + 1 :]
 
 
 def _plain(words: Words, takes_value: str = "") -> Words:
@@ -332,7 +398,7 @@ def _outputs(words: Words) -> Words:
 
 def _unknown_program(words: Words) -> Operands:
     """``$cmd -rf x``: as ``rm`` would take it."""
-    return _rm(words) if _has(words, "rR", "--recursive") else Operands()
+    return _rm(words) if _has(words, "rR", "--recursive") else Operands(perhaps=words)
 
 
 def _rm(words: Words) -> Operands:
@@ -355,9 +421,12 @@ def _change_mode(words: Words) -> Operands:
 
 
 def _copy(words: Words) -> Operands:
-    """cp, install, ln, rsync: into the last operand, or the value of ``-t``."""
-    files = _plain(words, "-m -o -g -S -t --mode --owner --group --suffix --target-directory")
-    targets = values_of(words, "-t", "--target-directory")
+    """cp, install, ln: into the last operand, or the value of ``-t``."""
+    takes = "-m -o -g -S -t --mode --owner --group --suffix --target-directory"
+    return _into(_plain(words, takes), values_of(words, "-t", "--target-directory"))
+
+
+def _into(files: Words, targets: Words = ()) -> Operands:
     sources = files
     if not targets:
         targets, sources = files[-1:], files[:-1]
@@ -372,7 +441,7 @@ def _copy(words: Words) -> Operands:
 
 
 def _mirror(words: Words) -> Operands:
-    copied = _copy(words)
+    copied = _into(_plain(words, "-e -f --rsh --filter --exclude --include --exclude-from"))
     deletes = any(word is not None and word.startswith("--del") for word in words)
     return Operands(copied.written, copied.written[:1] if deletes else (), deletes)
 
@@ -467,7 +536,22 @@ def _git(words: Words) -> Operands:
                 directory = os.path.join(directory, value)  # noqa: PTH118 - text as typed
     command = _GIT_COMMANDS.get(rest[0] or "") if rest else None
     after = tuple(rest[1:])
-    return command(after, directory) if command else Operands(_below(directory, _outputs(after)))
+    if command:
+        return command(after, directory)
+    known = tuple(word or UNKNOWN for word in rest)
+    if not rest or rest[0] in _GIT_KEEPS or only_reads(("git", *known)):
+        return Operands(_below(directory, _outputs(after)))
+    return Operands(perhaps=_below(directory, _perhaps((None, *after))))
+
+
+# they leave what they name in the working tree as it is
+_GIT_KEEPS = frozenset(
+    {
+        "add", "am", "apply", "branch", "cherry-pick", "commit", "diff", "fetch", "gc",
+        "hash-object", "lfs", "log", "ls-remote", "merge", "pull", "push", "rebase", "remote",
+        "reset", "revert", "stash", "status", "switch", "tag", "update-index", "update-ref",
+    }
+)  # fmt: skip
 
 
 def _git_config(words: Words, directory: str) -> Operands:
@@ -505,7 +589,9 @@ def _git_move(words: Words, directory: str) -> Operands:
 
 
 def _git_checkout(words: Words, directory: str) -> Operands:
-    return _git_files(words[words.index("--") :] if "--" in words else (), directory)
+    if "--" in words:
+        return _git_files(words[words.index("--") :], directory)
+    return Operands(perhaps=_below(directory, _plain(words)))
 
 
 def _below(directory: str, names: Words) -> Words:

@@ -39,17 +39,16 @@ from agentcli.policy.read_only_table import (
     FOLLOWING,
     HARMLESS_WITH_ANY_OPTION,
     HELPERS,
+    MOST_OPERANDS,
     PATTERN_GIVEN,
     UNKNOWN,
-    Reading,
     Spec,
-    UnknownOptionError,
+    reading_of,
     spec_of,
 )
 
 # the user is to see this text, though it is only printed
 _QUOTED_DELETION = re.compile(r"\brm\s+-")
-_MOST_OPERANDS = {"none": 0, "file": 1}
 _NO_FILES = frozenset({"none", "text"})
 _GLOB = re.compile(r"[A-Za-z0-9_./@%+=:,-]*[*?][A-Za-z0-9_./@%+=:,*?-]*", re.ASCII)
 _SET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+=-]|\[:[a-z]+:\])+\]", re.ASCII)
@@ -139,7 +138,7 @@ def _takes_matches(words: Sequence[str], source: str) -> bool:
     spec = spec_of(words[0])
     if spec is None and "[" in source:
         return False  # what it matches is known from above only, and words are told by their order
-    return spec is None or spec.operands not in _MOST_OPERANDS
+    return spec is None or spec.operands not in MOST_OPERANDS
 
 
 def _may_take(source: str, match: str) -> bool:
@@ -437,17 +436,10 @@ class _Reader:
         """Whether all options are in the table and all files in the workspace."""
         if spec.operands == "any":
             return not any(map(_QUOTED_DELETION.search, words))
-        try:
-            reading = Reading.of(words, spec)
-        except UnknownOptionError:
+        reading = reading_of(words, spec)
+        if reading is None:
             return False
         operands = reading.operands
-        most = _MOST_OPERANDS.get(spec.operands, len(operands))
-        # where options stand in front only, what follows the one file is another, to be written
-        if len(operands) > most or (
-            spec.operands == "file" and operands[-1:] not in ([], [words[-1]])
-        ):
-            return False
         if spec.operands == "pattern" and PATTERN_GIVEN.isdisjoint(reading.options):
             operands = operands[1:]
         files = reading.files + (operands if spec.operands not in _NO_FILES else [])

@@ -11,7 +11,12 @@ import re
 from collections.abc import Callable, Sequence
 
 from agentcli.policy.bash_tree import is_plain_variable
-from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION, UNKNOWN
+from agentcli.policy.read_only_table import (
+    HARMLESS_WITH_ANY_OPTION,
+    UNKNOWN,
+    reading_of,
+    spec_of,
+)
 
 # may the file at this path be read unasked?
 Readable = Callable[[str], bool]
@@ -448,7 +453,7 @@ _GIT_ALONE = frozenset(
     }
 )  # fmt: skip
 # every option of these only chooses what is shown, but for those that start like these
-_GIT_SHOWS = frozenset(
+GIT_SHOWS = frozenset(
     {
         "status", "diff", "log", "show", "blame", "annotate", "grep", "describe", "rev-parse",
         "rev-list", "cat-file", "shortlog", "ls-files", "ls-tree", "merge-base", "name-rev",
@@ -508,7 +513,7 @@ def _git(words: Sequence[str], may_read: Readable) -> bool:
     if at >= len(words):
         return True  # its usage
     name, rest = words[at], list(words[at + 1 :])
-    if name in _GIT_SHOWS:
+    if name in GIT_SHOWS:
         return not any(_is_unsafe_for_git(name, word, may_read) for word in rest)
     return name in _GIT_LISTS and _git_lists(name, rest)
 
@@ -570,3 +575,11 @@ WIDE: dict[str, Judge] = {
                      "times"), _any),
 }  # fmt: skip
 """The same where the read-only sandbox keeps what else they might do."""
+
+
+def only_reads(words: Sequence[str]) -> bool:
+    """Whether a call is known to write nothing, wherever the files that it names lie."""
+    if special := WIDE.get(words[0]):
+        return special(words, lambda _: True)
+    spec = spec_of(words[0])
+    return spec is not None and (spec.operands == "any" or reading_of(words, spec) is not None)

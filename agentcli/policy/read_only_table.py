@@ -310,3 +310,20 @@ def spec_of(program: str) -> Spec | None:
         else:
             marks.update((f"-{letter}", "") for letter in name[1:])
     return Spec(marks, operands.strip(), program not in UNBUNDLED)
+
+
+MOST_OPERANDS = {"none": 0, "file": 1}
+
+
+def reading_of(words: Sequence[str], spec: Spec) -> Reading | None:
+    """The words of a call that writes nothing, told apart; ``None``: that is not known of it."""
+    try:
+        reading = Reading.of(words, spec)
+    except UnknownOptionError:
+        return None
+    operands = reading.operands
+    if len(operands) > MOST_OPERANDS.get(spec.operands, len(operands)):
+        return None
+    # where options stand in front only, what follows the one file is another, to be written
+    is_certain = spec.operands != "file" or operands[-1:] in ([], [words[-1]])
+    return reading if is_certain else None

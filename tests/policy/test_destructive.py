@@ -260,3 +260,56 @@ def test_what_is_destroyed(
 ) -> None:
     found = of(command)
     assert (found.destroyed, found.is_recursive) == (destroyed, recursive)
+
+
+NAMED = [
+    "uniq a.txt .git/config", "xxd -r a.txt .git/config", "zip .git/hooks/x a.txt",
+    "unzip -d .git/hooks x.zip", "git worktree add .git/hooks/x", "git format-patch -o .git/hooks HEAD~1",
+    "git bundle create .git/hooks/x HEAD", "foo .git/config", "foo --out=.git/hooks/pre-commit",
+    "foo -o.git/hooks/pre-commit", "foo --out .vscode/tasks.json", "git clone x .git/hooks/y",
+    "7z x a.7z -o.git/hooks", "ssh-keygen -f .git/hooks/x", "d=.git; foo $d/config", 'foo "$d/.bashrc"',
+    "git checkout .vscode/settings.json", "base64 -d -o .git/config a", "timeout -k 5 9 foo .git/config",
+    "python3 tool.py .git/config", "sort -u a.txt -o .git/config", "uniq a.txt ~/.bashrc",
+    "pandoc a.md -o .envrc", "npx prettier --write .vscode/settings.json", "gpg -o .git/config -d a.gpg",
+    "openssl enc -d -in a -out .git/hooks/x", "$x a .git/config", "tree -o .git/config",
+    "find . -fprint .git/config", "cd .git/hooks && uniq a pre-commit",
+]  # fmt: skip
+LEFT_ALONE = [
+    "git -C .git log", "rm -rf node_modules", "cat .env", "pytest --rootdir .", "cp -r . /tmp/x",
+    "ls -la .git/hooks", "cat .git/config | head", "git add .vscode/settings.json .env",
+    'git commit -m "See .git/hooks/x" .vscode/settings.json', "git rm --cached .env",
+    "zip -r out.zip . -x '.git/*' 'node_modules/*'", "tar --exclude=.git -czf /tmp/x.tgz .",
+    "tar --exclude .git -czf /tmp/x.tgz .", "rsync -a --exclude .git src/ docs/",
+    "docker compose --env-file .env up", "docker run --env-file=.env img", "node --env-file=.env app.js",
+    "source .env && npm start", "set -a; . ./.env; set +a", "python3 -m json.tool .vscode/settings.json",
+    "jq . .vscode/settings.json", "bash .git/hooks/x.sample", "sh -x .git/hooks/pre-commit",
+    "python3 -c \"print(open('.git/config').read())\"", "echo '.env' >> .gitignore",
+    "printf '.env\\n' >> .gitignore", "grep -q .env .gitignore || echo .env >> .gitignore",
+    "find . -path ./.git -prune -o -name '*.py' -print", "tail -f .git/logs/HEAD", "wc -l .git/config",
+    "shellcheck .envrc", "diff .git/config a.txt", "test -f .env && echo yes", "[ -d .git ] || git init",
+    "if [ -f .env ]; then export $(grep -v '^#' .env | xargs); fi", "make test", "npm run build",
+    "curl http://localhost:8000/.env", "git clone https://github.com/x/y.git",
+    "git clone https://github.com/x/y.git vendor/y", "git checkout main", "git checkout -b feature/x",
+    "git worktree add ../wt -b x", "git init", "git stash push .vscode/settings.json",
+    "git diff --no-index .git/config a.txt", "pytest --ignore=.git --ignore .venv", "mypy --exclude .git src",
+    "flake8 --exclude .git,__pycache__", "ctags -R --exclude=.git .", "du -sh .git", "tree -a -I .git",
+    "fd -H -E .git", "rg --hidden -g '!.git' foo", "cargo build --target-dir target",
+    "go build -o bin/x ./...", "python3 manage.py runserver", "docker build -t x .", "chmod +x src/a.py",
+    "xxd a.txt out.hex", "uniq a.txt b.txt", 'gh pr create --title "Fix .git/hooks" --body "x"',
+    "sed -n 1,5p .git/config", "awk '{print}' .git/config", "git log -- .vscode/settings.json",
+    "git update-index --chmod=+x .husky/pre-commit", "sudo ls .git/hooks", "timeout 5 cat .git/config",
+    "xargs cat < list", "cat .git/HEAD | xargs echo", "cp .env.example .env.sample",
+    "dotenv -e .env -- npm start", 'aws s3 sync . s3://b --exclude ".git/*"', "watchexec -i .git make",
+    "codespell --skip=.git", "ssh host 'ls /srv/.git/hooks'",
+]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-3")
+def test_what_is_not_known_to_only_read_writes_what_it_names(workspace: Workspace) -> None:
+    for name in (".git/hooks/x.sample", ".vscode/settings.json", "a.txt"):
+        (workspace.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace.root / name).write_text("x")
+    asked = [text for text in NAMED if in_yolo(workspace, text).answer is not Answer.ASK]
+    assert asked == []
+    silly = {text: in_yolo(workspace, text).why for text in LEFT_ALONE}
+    assert {text: why for text, why in silly.items() if "yolo" not in why} == {}
