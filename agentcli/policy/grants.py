@@ -81,8 +81,8 @@ _NO_PREFIX = frozenset(
 _WITH_WORD: dict[str, frozenset[str]] = {
     "git": frozenset({"add", "blame", "cherry-pick", "commit", "describe", "diff", "log", "merge",
                       "mv", "show", "status"}),
-    "npm": frozenset({"run", "test", "ci", "audit", "ls", "outdated", "view"}),
-    "pnpm": frozenset({"run", "test", "audit", "ls", "outdated", "view"}),
+    "npm": frozenset({"run", "test", "ci", "ls", "outdated", "view"}),
+    "pnpm": frozenset({"run", "test", "ls", "outdated", "view"}),
     "yarn": frozenset({"run", "test", "audit", "list", "outdated", "why"}),
     "cargo": frozenset({"bench", "build", "check", "clippy", "doc", "fmt", "metadata", "test",
                         "tree"}),
@@ -222,7 +222,10 @@ def _prefix(command: SimpleCommand) -> str:
     if known is None:
         return "" if not _RUN_WORDS.isdisjoint(rest) else name
     is_known = bool(rest) and (rest[0] in known if known else bool(_NAME.fullmatch(rest[0])))
-    return f"{name} {rest[0]}" if is_known else ""
+    # of a script its name says what it does
+    said = words[: 3 if is_known and rest[0] in _RUN_WORDS else 2]
+    is_named = said[-1] not in _RUN_WORDS and _NAME.fullmatch(said[-1].replace(":", ""))
+    return " ".join(said) if is_known and is_named else ""
 
 
 def _of_module(words: list[str]) -> str:

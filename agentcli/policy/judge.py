@@ -341,7 +341,7 @@ def _asks_to_run(judged: _Judged) -> Decision:
             decision, reason=f"it runs a command that is not understood: {parsed.why_not}"
         )
     rules = judged.place.policy.allowing
-    _, part = covering(rules, judged.subject, _free_part(judged))
+    _, part = covering(rules, judged.subject, _free_part(judged, alone=True))
     return replace(decision, part=_part_of(part, judged.subject))
 
 
@@ -352,8 +352,12 @@ def _part_of(part: str, subject: Subject) -> str:
     return part if len(part) <= _LONGEST_PART else f"{part[:_LONGEST_PART]}…"
 
 
-def _free_part(judged: _Judged) -> Callable[[SimpleCommand], bool]:
-    """Which of the commands of a longer one change nothing, wherever the others may lead."""
+def _free_part(judged: _Judged, *, alone: bool = False) -> Callable[[SimpleCommand], bool]:
+    """Which of the commands of a longer one change nothing, wherever the others may lead.
+
+    ``alone``: which would be free by themselves, in the read-only sandbox where there is one.
+    """
+    contained = alone and judged.place.policy.has_boundary
     place, commands = judged.place, judged.subject.parsed.commands if judged.is_command else ()
     starts = starts_of(commands, place.workspace.cwd)
     has_moved = moves(commands)
@@ -371,7 +375,12 @@ def _free_part(judged: _Judged) -> Callable[[SimpleCommand], bool]:
                 for each in starts.directories
             )
         return starts.is_sure and all(
-            is_read_only(command.text, replace(place.workspace, cwd=each), place.search_path)
+            is_read_only(
+                command.text,
+                replace(place.workspace, cwd=each),
+                place.search_path,
+                contained=contained,
+            )
             for each in (starts.directories if has_moved else starts.directories[:1])
         )
 

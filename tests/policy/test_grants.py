@@ -30,7 +30,8 @@ def offered(workspace: Path, text: str, policy: Policy | None = None) -> list[st
     ("text", "prefix"),
     [
         ("pytest -q tests", "pytest *"),
-        ("npm run build", "npm run *"),
+        ("npm run build", "npm run build *"),
+        ("pnpm run test:unit -w", "pnpm run test:unit *"),
         ("git commit -m x", "git commit *"),
         ("cargo test --all", "cargo test *"),
         ("make test", "make test *"),
@@ -51,7 +52,7 @@ def test_the_exact_command_is_offered_and_its_prefix(
     ["python -c 'print(1)'", "python3 x.py", "python3.12 x.py", "node x.js", "bash x.sh", "sh -c x",
      "env A=b make", "xargs make", "find . -delete", "sudo make", "rm x", "timeout 5 make",
      "npx eslint", "uv run x", "git config a b", "git push", "git -c a=b commit", "docker run x",
-     "curl http://x", "./run.sh", "/usr/bin/make", "make A=b", "make", "npm install x", "go run x",
+     "curl http://x", "./run.sh", "/usr/bin/make", "make A=b", "make", "npm install x", "go run x", "npm audit fix", "npm audit", "npm run",
      "perl5.36 -e x", "make > f", "A=b make x", "tee f", "awk '{print > 1}' a", "chmod +x a", "printf x y",
      "read x", "test -f x", "[ -f x ]", "gh repo view", "gh pr view 5", "hg commit", "rg x /srv", "rimraf x"],
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -760,3 +761,44 @@ def test_no_rule_frees_a_format_that_assigns(workspace: Workspace) -> None:
     for text in ("printf '%n' PATH; ls", "printf '%5$n' x", "printf -- '%ln' x", 'printf "$f" x',
                  "printf -v PATH x", "for PATH in .; do ls; done"):  # fmt: skip
         assert judged(command(workspace, text), policy).answer is ASK, text
+
+
+@pytest.mark.spec("SEC-4", "UI-7")
+def test_the_part_that_is_blamed_is_one_that_asks_by_itself(workspace: Workspace) -> None:
+    asked = judged(command(workspace, "git diff --stat; touch x"), Policy(contained=True))
+    assert (asked.answer, asked.part) == (ASK, "touch x")
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize(
+    "piece",
+    ["[a", "{a,b}", "$x", "${x:-", "`", "$(", "*", "a*/../", "'a' ", "[[:a:]", "@(a|", " <a", " >a", "../",
+     " x=y", "; ls", "|cat $f", "; grep -R x .", "; cd a", " .{a..b}", "\\a", "&&rm -rf $x"],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.YOLO])
+def test_no_text_takes_more_than_its_length_to_judge(
+    piece: str, mode: Mode, workspace: Workspace
+) -> None:
+    def steps(size: int) -> int:
+        """How many functions and lines of ours it takes; what one pattern costs is bounded by it."""
+        text, count = f"cat {piece * (size // len(piece))}", 0
+
+        def trace(frame: Any, event: str, _argument: Any) -> Any:
+            nonlocal count
+            count += (
+                "agentcli/policy" in frame.f_code.co_filename
+                or "fnmatch" in frame.f_code.co_filename
+            )
+            return trace
+
+        sys.settrace(trace)
+        try:
+            judged(command(workspace, text), Policy(mode, contained=mode is Mode.DEFAULT))
+        finally:
+            sys.settrace(None)
+        return count
+
+    steps(10)
+    small, large = steps(1_200), steps(9_600)
+    assert large < 32 * small + 100_000, (small, large)

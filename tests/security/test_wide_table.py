@@ -20,7 +20,7 @@ import pytest
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Workspace
 from agentcli.policy.read_only import is_read_only
-from agentcli.policy.read_only_programs import _GIT_LISTS, _GIT_SHOWS, _TOOLS, WIDE
+from agentcli.policy.read_only_programs import _GIT_LISTS, _TOOLS, GIT_SHOWS, WIDE
 from agentcli.policy.read_only_table import SPECS
 from tests.support.sandboxes import Sandboxed, bash, needs
 from tests.support.tool_context import text_of, tool_context
@@ -51,7 +51,7 @@ WORDS = (
     "doc", "info", "check", "-qa", "search", "-S", "--sort=name", "'%s'", "<(ls)", "<(cat a.txt)",
 )  # fmt: skip
 PROGRAMS = sorted({*SPECS, *WIDE, *_TOOLS} - {"sleep"})
-GIT_COMMANDS = sorted({*_GIT_SHOWS, *_GIT_LISTS})
+GIT_COMMANDS = sorted({*GIT_SHOWS, *_GIT_LISTS})
 
 
 def one_call(rng: random.Random) -> str:
