@@ -178,8 +178,8 @@ class Graph:
     def files(self, below: str = "", limit: int = MAX_FILES_SHOWN) -> list[tuple[str, float]]:
         """Files and their ranks, most used first."""
         return self._db.execute(
-            "SELECT path, rank FROM file WHERE ?1 IN ('', path) OR path LIKE ?2 ESCAPE '\\'"
-            " ORDER BY rank DESC, path LIMIT ?3",
+            "SELECT path, rank FROM file WHERE ? IN ('', path) OR path LIKE ? ESCAPE '\\'"
+            " ORDER BY rank DESC, path LIMIT ?",
             (below, f"{_escaped(below)}/%", limit),
         ).fetchall()
 

@@ -224,8 +224,9 @@ class Catalogue:
         A title in upper or lower case.
         """
         query = (
-            "SELECT id, title FROM session WHERE folded(title) = ?1 OR substr(id, -length(?1)) = ?1"
-            " OR substr(id, 1, length(?1)) = ?1 ORDER BY updated_at DESC, id DESC"
+            "WITH meant(name) AS (SELECT ?) SELECT id, title FROM session, meant WHERE"
+            " folded(title) = name OR substr(id, -length(name)) = name"
+            " OR substr(id, 1, length(name)) = name ORDER BY updated_at DESC, id DESC"
         )
         return await self._all(
             query, lambda rows: {str(i): from_column(t) for i, t in rows}, {}, _folded(name)
