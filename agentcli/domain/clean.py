@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+from itertools import islice
 from typing import Any
 
 from agentcli.domain.patterns import LazyPattern
@@ -23,6 +24,7 @@ _ID = LazyPattern(r"[A-Za-z0-9_-]+")
 _BAD_IN_NAME = LazyPattern(r"[^A-Za-z0-9_-]")
 _NAME_LENGTH = 64
 _CUT_NOTE = 100
+_TOKENS = LazyPattern(r'(?s)[\[{,]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?')
 _UNUSUAL = LazyPattern(
     r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff"
     r"\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]|<\|[^|<>\n]{1,40}\|>"
@@ -159,7 +161,10 @@ FEW_VALUES_CHARS = 100_000
 def read_json(text: str | bytes, **options: Any) -> Any:
     """``json.loads`` in memory of a bound (SEC-13); raises ``ValueError`` for all that is wrong."""
     if len(text) > FEW_VALUES_CHARS and count_values(text) > MAX_VALUES:
-        raise ValueError(f"more than {MAX_VALUES:,} values")
+        # a long one may have as many commas in what it says
+        tokens = () if isinstance(text, bytes) else _TOKENS.finditer(text)
+        if not tokens or any(islice(tokens, 2 * MAX_VALUES, None)):
+            raise ValueError(f"more than {MAX_VALUES:,} values")
     try:
         return json.loads(text, **options)
     except RecursionError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import math
 import os
 import stat
@@ -19,12 +18,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agentcli.domain.clean import is_deep
+from agentcli.domain.clean import is_deep, read_json
 from agentcli.domain.errors import UsageError
 from agentcli.domain.messages import DocumentPart, ImagePart, TextPart
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
-MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
+MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 MAX_FILE_BYTES = 1024 * 1024 * 1024
 MAX_RECORDS = 500_000
 MAX_DEPTH = 200
@@ -67,9 +66,12 @@ class Source:
         return b"".join(parts)
 
     def peek(self, most: int) -> Iterator[Any]:
-        """The first lines as JSON values, ``None`` where one is none; they will be read again."""
+        """The first lines as JSON values, ``None`` where one is none; they will be read again.
+
+        At most ``most`` lines, and fewer of very long ones.
+        """
         for _ in range(most):
-            if not (line := self._line()):
+            if sum(map(len, self._first)) > MAX_LINE_BYTES or not (line := self._line()):
                 return
             self._first.append(line)
             yield parsed(line)
@@ -129,11 +131,11 @@ def opened(path: Path) -> BinaryIO:
 
 
 def parsed(data: bytes | str) -> Any:
-    """``data`` as a JSON value; ``None`` where it is none, or too deep."""
+    """``data`` as a JSON value; ``None`` where it is none, too deep, or of too many values."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace").lstrip("\ufeff")
     try:
-        value = json.loads(text, parse_constant=str, parse_float=_finite)
-    except (ValueError, RecursionError):
+        value = read_json(text, parse_constant=str, parse_float=_finite)
+    except ValueError:
         return None
     return None if is_deep(value, MAX_DEPTH) else value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -364,24 +365,47 @@ def test_a_line_without_end_is_passed_over(
     assert list(done.left_out) == ["line longer than 0 MB"]
 
 
+_SHORT = jsonl([codex_session()[0], spoken("user", 2, "short")])
+_LISTS = b"[0" + b",[]" * 8_000_000 + b"]"
+
+
 @pytest.mark.slow
 @pytest.mark.spec("SEC-13")
-def test_a_line_of_100_mb_costs_no_such_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pieces", "is_known"),
+    [
+        (
+            [_SHORT, b'{"type": "response_item", "payload": "', *[b"x" * (1 << 20)] * 100, b'"}'],
+            True,
+        ),
+        ([_SHORT, b'{"type": "response_item", "payload": ', _LISTS, b"}"], True),
+        ([b'"', b"x" * (24 << 20), b'"\n'] * 20, False),
+        ([b'{"x": [0', *[b"\n,", _LISTS] * 2, b"]}"], False),
+        ([b'{"x": "', b'\\",' * 8_000_000, b'\n"}'], False),
+    ],
+    ids=["a line of 100 MB", "a line of lists", "long lines", "many lists", "commas in a text"],
+)
+def test_a_hostile_file_costs_no_such_memory(
+    tmp_path: Path, pieces: list[bytes], is_known: bool
+) -> None:
     import tracemalloc
 
     path = tmp_path / "it.jsonl"
     with path.open("wb") as file:
-        file.write(jsonl([codex_session()[0], spoken("user", 2, "short")]))
-        file.write(b'{"type": "response_item", "payload": {"x": "')
-        for _ in range(100):
-            file.write(b"x" * (1 << 20))
-        file.write(b'"}}\n')
+        file.writelines(pieces)
     tracemalloc.start()
-    with path.open("rb") as stream:
+    with path.open("rb") as stream, nullcontext() if is_known else pytest.raises(UsageError):
         importer_in(tmp_path).read(stream, "it")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 80 << 20
+    assert peak < 200 << 20
+
+
+@pytest.mark.spec("CLI-8", "SEC-13")
+def test_a_long_line_with_a_million_commas_in_its_text_is_read(importer: Importer) -> None:
+    long = 'one, "two", ' * 400_000
+    done = bring(importer, jsonl([codex_session()[0], spoken("user", 2, long)]))
+    assert not done.left_out
 
 
 @pytest.mark.spec("CLI-8")
