@@ -48,6 +48,9 @@ _MANAGERS = (
 _NAMED_IN_HOOK = re.compile(rb"[\w.@+/-]{1,4096}")
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|env)\Z")
 _MAX_HOOK_BYTES = 100_000
+_RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
+# hgrc(5): where a clone came from
+_NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
 _MOST_NAMED = 500
 
 
@@ -234,3 +237,18 @@ def _hooks_in(directory: str) -> list[str]:
 
 def _first_line(path: str) -> str:
     return os.fsdecode(read_small(path).partition(b"\n")[0]).strip()
+
+
+def steps_that_run(todo: bytes) -> frozenset[bytes]:
+    """The lines of a rebase's list of steps that run a command; git-rebase(1): "exec"."""
+    return frozenset(line.strip() for line in todo.splitlines() if _RUNS.match(line))
+
+
+def without_steps_that_run(todo: bytes) -> bytes:
+    """The other lines."""
+    return b"".join(line for line in todo.splitlines(keepends=True) if not _RUNS.match(line))
+
+
+def is_only_paths(hgrc: bytes) -> bool:
+    """Whether Mercurial's configuration says no more than where a clone came from."""
+    return all(map(_NAMES_NO_PROGRAM.fullmatch, hgrc.splitlines()))

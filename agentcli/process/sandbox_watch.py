@@ -17,7 +17,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -25,7 +25,15 @@ from pathlib import Path
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed
 from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.environment import hiding_below
-from agentcli.process.git_config import joined, named_by, programs_of, run_by
+from agentcli.process.git_config import (
+    is_only_paths,
+    joined,
+    named_by,
+    programs_of,
+    run_by,
+    steps_that_run,
+    without_steps_that_run,
+)
 from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
 from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, held_at, put_back, set_aside
 
@@ -37,16 +45,14 @@ _MOST_LINES = 8
 _PLAIN = re.compile(r"[\w./+@ -]+")
 # a change within one tick of the file system's clock is not seen in the change time
 _TICK_NS = 100_000_000
-_MOST_S = 4.0  # of one look, on a file system that is far away
+_MOST_S = 4.0  # of one look or comparison, however much there is
+_OF_NAMED_S = 1.0  # of that, for what configuration names
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
 _HOOKS = "hooks"
 _WORKTREE = ("core", "worktree")
 # what "git rebase --continue" goes on with; git-rebase(1): "exec"
 _REBASE = "rebase-merge/git-rebase-todo"
-# hgrc(5): where a clone came from
-_NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
-_RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 # others' packages: nobody opens one of them as a project; their repositories are looked at
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
@@ -112,6 +118,10 @@ class Survey:
             return listing.stamp[:2]
         return self.git_directories.get(directory)
 
+    def is_over(self, left_s: float = 0.0) -> bool:
+        """Whether no more than that is left of the time."""
+        return time.monotonic() > self.give_up - left_s
+
     @property
     def scripts(self) -> list[Path]:
         """The files there are that other programs run; what husky writes itself is left to it."""
@@ -158,11 +168,12 @@ class TreeWatch:
         """Take what is there now for the user's own; where ``others`` look, what these know."""
         now = self._look()
         for _ in range(_MOST_INCLUDED):
-            named = self._named_by_configuration(now)
-            if named == self._named:
-                break
+            named, old = self._named_by_configuration(now), self._named
             self._named = named
-            now = self._look()
+            if not old.items() <= named.items():
+                now = self._look(now.give_up)
+            elif not self._add_named([path for path in named if path not in old], now):
+                break
         for other in others:
             for path in [path for path in now.items if other.is_inside(path)]:
                 if (known := other.known.items.get(path)) is not None:
@@ -227,13 +238,14 @@ class TreeWatch:
         changed = self._changed(now)
         for _ in range(_MOST_INCLUDED):
             kept = replace(now, items={p: i for p, i in now.items.items() if p not in changed})
-            born = self._named_by_configuration(kept).keys() - self._named.keys()
+            named = self._named_by_configuration(kept)
+            born = [path for path in named if path not in self._named]
             if not born:
                 break
             # a repository or a script that has come up is run as the others are
             ours = self._named_by_configuration(self._without_new_repositories(kept))
             self._named |= {each: Kind.HOOK if each in ours else Kind.SCRIPT for each in born}
-            now = self._look()
+            self._add_named(born, now)
             changed = self._changed(now)
         return now, changed
 
@@ -242,21 +254,21 @@ class TreeWatch:
 
     # --- looking -------------------------------------------------------------------------
 
-    def _look(self) -> Survey:
+    def _look(self, give_up: float = 0.0) -> Survey:
         found = Survey()
         # no crowd of new directories hides what was known
         known = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
         waiting = [*self._roots, *known]
         kept = sum(len(item.content.data) for item in self.known.items.values())
         found.room_bytes = _MOST_KEPT_BYTES - kept
-        found.give_up = time.monotonic() + _MOST_S
+        found.give_up = give_up or time.monotonic() + _MOST_S
         at = 0
         while at < len(waiting):
             path = waiting[at]
             at += 1
             if path in found.directories:
                 continue
-            if len(found.directories) >= MOST_DIRECTORIES or time.monotonic() > found.give_up:
+            if len(found.directories) >= MOST_DIRECTORIES or found.is_over(_OF_NAMED_S):
                 found.is_cut = True
                 break
             try:
@@ -277,13 +289,16 @@ class TreeWatch:
                 self._mark(prefix, name, found)
                 waiting += [prefix + name] if name.lower() == ".git" else []
         self._listings = found.directories
-        found.give_up = time.monotonic() + _MOST_S  # what is named is looked at all the same
         hiding = hiding_below([*self._roots, *self._untrusted])
         for script in (*self._scripts, *hiding):
             self._add_tree(str(script), Kind.SCRIPT, found)
-        for path, kind in self._named.items():
-            self._add_tree(path, kind, found)
+        self._add_named(self._named, found)
         return found
+
+    def _add_named(self, paths: Collection[str], found: Survey) -> bool:
+        for path in paths:
+            self._add_tree(path, self._named[path], found)
+        return bool(paths)
 
     def _listing(self, path: str) -> _Listing | None:
         """What is in a directory, from memory while that has not changed.
@@ -442,7 +457,7 @@ class TreeWatch:
                 found.items.setdefault(path, _Watched(kind, many, top or path))
                 found.crowded.add(path)
                 break
-            if time.monotonic() > found.give_up:
+            if found.is_over():
                 found.is_cut = True
                 break
             left[is_file] -= 1
@@ -547,7 +562,8 @@ class TreeWatch:
                 is_new = now.kind is Kind.SCRIPT and before is None
                 came_along = is_new and self._came_with_a_repository(now.top)
                 came_along = came_along or (before is None and self._is_in_another_tree(path, now))
-                return came_along or (path.endswith("/.hg/hgrc") and _is_only_paths(now.content))
+                is_known = is_file and now.content.is_whole and path.endswith("/.hg/hgrc")
+                return came_along or (is_known and is_only_paths(now.content.data))
 
     def _removed(self, now: Survey) -> list[tuple[str, _Watched]]:
         """What git was told and runs in repositories that are still there, and no longer is."""
@@ -576,8 +592,8 @@ class TreeWatch:
 
     def _is_harmless(self, path: str, now: _Watched, before: _Watched | None) -> bool:
         if now.kind is Kind.TODO:
-            known = _steps_that_run(before.content.data) if before is not None else frozenset()
-            return now.content.is_whole and _steps_that_run(now.content.data) <= known
+            known = steps_that_run(before.content.data) if before is not None else frozenset()
+            return now.content.is_whole and steps_that_run(now.content.data) <= known
         programs = programs_of(now.content.data) if stat.S_ISREG(now.content.type) else None
         if programs is None or not now.content.is_whole:
             return False
@@ -637,7 +653,7 @@ class TreeWatch:
             if restored is None and item.kind is Kind.CONFIG:
                 restored = MINIMAL
             if item.kind is Kind.TODO and item.content.is_whole:
-                restored = _without_steps_that_run(item.content)
+                restored = replace(item.content, data=without_steps_that_run(item.content.data))
             if line := set_aside(Path(target), restored):
                 yield line
 
@@ -677,20 +693,6 @@ def _trees(
             if (section, key) == _WORKTREE:
                 trees.setdefault(git, set()).add(joined(git, value))
     return trees
-
-
-def _is_only_paths(hgrc: Held) -> bool:
-    is_known = stat.S_ISREG(hgrc.type) and hgrc.is_whole
-    return is_known and all(map(_NAMES_NO_PROGRAM.fullmatch, hgrc.data.splitlines()))
-
-
-def _steps_that_run(todo: bytes) -> frozenset[bytes]:
-    return frozenset(line.strip() for line in todo.splitlines() if _RUNS.match(line))
-
-
-def _without_steps_that_run(todo: Held) -> Held:
-    kept = b"".join(line for line in todo.data.splitlines(keepends=True) if not _RUNS.match(line))
-    return Held(todo.type, todo.mode, kept)
 
 
 def _common_of(git: str, content: Held) -> str:

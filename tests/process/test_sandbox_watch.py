@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import shlex
@@ -477,6 +478,23 @@ def test_what_cannot_be_looked_into_is_passed_over(root: Path) -> None:
     (root / "shut").mkdir(mode=0o000)
     assert born(root, "mkdir x") == []
     (root / "shut").chmod(0o700)
+
+
+@pytest.mark.spec("SEC-13")
+def test_one_bound_of_time_holds_for_all_that_a_comparison_looks_at(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = TreeWatch([root])
+    watch.learn()
+    chain = "; ".join(f"echo 'sh ./s{n + 1}.sh' > s{n}.sh" for n in range(4))
+    many = "mkdir -p $(seq -f many/%g 1000)"
+    sh(f"mkdir -p sub/.husky; cd sub; git init -q .; {chain}", root)
+    sh(f"echo 'sh ./s0.sh' > sub/.husky/pre-commit; {many}", root)
+    now = itertools.count()
+    monkeypatch.setattr(sandbox_watch.time, "monotonic", lambda: next(now) / 100)
+    told = watch.compare()
+    assert len(told) == 1 and "directories are looked at" in told[0]
+    assert next(now) < 500
 
 
 def test_beyond_the_bound_it_is_said_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
