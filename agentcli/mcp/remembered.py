@@ -52,10 +52,14 @@ T = TypeVar("T")
 
 @frozen
 class Remembered:
-    """Texts by key, in a place of ours: of each server all that it has, and a short one."""
+    """Texts by key, in a place of ours: of each server all that it has, and a short one.
+
+    ``redact`` takes out what no file may hold (SEC-9): some servers say the key that they were sent.
+    """
 
     load: Callable[[str], str | None] = lambda _: None
     save: Callable[[str, str], None] = lambda *_: None
+    redact: Callable[[str], str] = str
 
     def recall(self, server: McpServer) -> KnownServer:
         """What was kept of ``server`` as it is configured now."""
@@ -83,7 +87,7 @@ class Remembered:
         names = [tool.name for tool in known.tools]
         whole = {**said, "version": known.version, "tools": tools, "prompts": prompts}
         for part, kept in ("", whole), (_SHORT, {**said, "tools": names, "prompts": prompts}):
-            text, key = json.dumps(kept, ensure_ascii=False), _key(server) + part
+            text, key = self.redact(json.dumps(kept, ensure_ascii=False)), _key(server) + part
             if len(text) <= MAX_CHARS and text != self.load(key):
                 self.save(key, text)
 

@@ -63,6 +63,18 @@ def results_of(body: dict[str, Any]) -> list[str]:
     return found
 
 
+@pytest.mark.spec("SEC-9", "MCP-4")
+def test_a_key_that_a_server_tells_is_in_no_file(tmp_path: Path) -> None:
+    key = "srvkey-7Qw2Lk9Xz4Pv8Nb1Mt6Rj3"
+    replies = [call("tool_search", {"query": "echo"}), say("done")]
+    servers = {"one": hostile("tells", env={"SERVER_KEY": key})}
+    with ModelServer(replies) as server:
+        assert run(server, tmp_path, servers).code == 0
+    files = [each for each in Path(os.environ["HOME"]).rglob("*") if each.is_file()]
+    assert [each for each in files if each.parent.name == "mcp"]
+    assert not [each for each in files if key.encode() in each.read_bytes()]
+
+
 @pytest.mark.spec("MCP-4")
 def test_a_tool_is_found_and_called_and_the_prefix_never_changes(tmp_path: Path) -> None:
     replies = [

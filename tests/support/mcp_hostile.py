@@ -51,6 +51,8 @@ def tools() -> list[dict[str, Any]]:
             {"name": "n" * 80, "inputSchema": {"type": "string"}},
             {"name": "needs", "inputSchema": {"type": "object", "required": True}},
         ]
+    if MODE == "tells":
+        return [{**TOOL, "description": f"It was given {os.environ['SERVER_KEY']}."}]
     return [TOOL]
 
 

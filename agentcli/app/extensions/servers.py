@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -332,7 +332,7 @@ def put_entries(
         write_project_servers(settings, root, kept)
 
 
-def kept_by(paths: Paths) -> Remembered:
+def kept_by(paths: Paths, redact: Callable[[str], str] = str) -> Remembered:
     """What servers have said, in files of ours; it can all be thrown away."""
     directory: Path = paths.state_dir / "mcp"
 
@@ -347,4 +347,4 @@ def kept_by(paths: Paths) -> Remembered:
         with suppress(ConfigError, UnicodeEncodeError):
             write(directory / f"{key}.json", text)
 
-    return Remembered(load, save)
+    return Remembered(load, save, redact)
