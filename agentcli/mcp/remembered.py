@@ -54,7 +54,7 @@ T = TypeVar("T")
 class Remembered:
     """Texts by key, in a place of ours: of each server all that it has, and a short one.
 
-    ``redact`` takes out what no file may hold (SEC-9): some servers say the key that they were sent.
+    ``redact`` takes out what no file may hold (SEC-9): some servers tell the key they were sent.
     """
 
     load: Callable[[str], str | None] = lambda _: None

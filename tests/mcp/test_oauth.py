@@ -314,7 +314,18 @@ async def test_a_command_for_headers_sees_no_key_that_its_server_must_not_have(
 
 
 @pytest.mark.spec("MCP-5", "SEC-1")
-@pytest.mark.parametrize("to", ["https://10.0.0.7/x", "https://router/x", "https://[fd00::1]"])
+@pytest.mark.parametrize(
+    "to",
+    [
+        *("https://10.0.0.7/x", "https://router/x", "https://[fd00::1]", "https://0x0a.0.0.7/x"),
+        *(
+            "https://012.0.0.7/x",
+            "https://0x7f.1",
+            "https://[::ffff:a00:7]",
+            "https://[64:ff9b::a00:7]",
+        ),
+    ],
+)
 async def test_a_server_on_the_internet_sends_no_login_into_a_private_network(to: str) -> None:
     with pytest.raises(McpError, match="not safe to use"):
         await log_in(server_at("https://mcp.example.org/mcp"), Challenge(to), _nobody, None)
