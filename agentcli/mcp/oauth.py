@@ -28,9 +28,8 @@ from agentcli.domain.cancel import in_own_thread
 from agentcli.domain.clean import read_json
 from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.extensions.mcp import McpError
-from agentcli.domain.secrecy import is_private_server
 from agentcli.domain.values import frozen
-from agentcli.wire.address import BadAddress, parse_url, why_not_public
+from agentcli.wire.address import is_private_url
 from agentcli.wire.http import Endpoint, Refusal, fetch
 
 if TYPE_CHECKING:
@@ -628,7 +627,7 @@ def _check(server: McpServer, url: str, what: str) -> None:
         is_address = parts.scheme in {"http", "https"} and bool(parts.hostname)
         is_address = is_address and "@" not in parts.netloc and url.isprintable() and " " not in url
         is_safe = parts.scheme == "https" or (_is_here(url) and _is_here(server.url))
-        is_safe = is_safe and (is_private_server(server.url) or not _is_private(url))
+        is_safe = is_safe and (is_private_url(server.url) or not is_private_url(url))
         is_own = is_address and _origin(url) == _origin(server.url)
     except ValueError:
         is_address = is_safe = is_own = False
@@ -658,17 +657,6 @@ def _origin(url: str) -> str:
     host = f"[{host}]" if ":" in host else host
     port = "" if parts.port in {None, {"https": 443, "http": 80}.get(parts.scheme)} else parts.port
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
-
-
-def _is_private(url: str) -> bool:
-    """The same as ``is_private_server``, however the address is written; also if it is not one."""
-    try:
-        host = parse_url(url).host
-        return bool(why_not_public(ipaddress.ip_address(host)))
-    except BadAddress:
-        return True
-    except ValueError:
-        return is_private_server(host)
 
 
 def _is_here(url: str) -> bool:

@@ -16,6 +16,7 @@ from functools import partial
 from urllib.parse import quote, urlsplit
 
 from agentcli.domain.cancel import in_own_thread
+from agentcli.domain.secrecy import is_private_server
 
 MAX_URL_CHARS = 4_096
 _MAX_HOST_CHARS = 253
@@ -188,6 +189,14 @@ def why_not_public(address: Address) -> str:
 def _kind(address: Address, table: dict[str, str]) -> str:
     found = (kind for network, kind in table.items() if address in ipaddress.ip_network(network))
     return next(found, "")
+
+
+def is_private_url(url: str) -> bool:
+    """Whether ``url`` says that it leads to no public address, however that is written."""
+    try:
+        return bool(why_not_public(ipaddress.ip_address(parse_url(url).host)))
+    except ValueError:
+        return is_private_server(url)
 
 
 async def checked_addresses(target: Target, resolve: Resolver, judge: Judge) -> list[str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.config.credentials import CommandKey, Credentials
 from agentcli.config.logins import LoginVault
+from agentcli.config.redaction import Redactor
 from agentcli.domain.cancel import in_own_thread
 from agentcli.domain.extensions.mcp import McpError
 from agentcli.mcp.oauth import Browse, log_in, probe
@@ -75,11 +76,22 @@ class ServerLogins:
         self._paths = paths
         self._env = env
         self._watch = watch
-        self._vault = LoginVault(paths, watch)
+        self._redactor = Redactor()
+        self._vault = LoginVault(paths, self.know)
+
+    def know(self, secrets: Iterable[str]) -> None:
+        """Know more of what nobody may see."""
+        known = tuple(secrets)
+        self._redactor.add(known)
+        self._watch(known)
+
+    def redact(self, text: str) -> str:
+        """``text`` without what is known."""
+        return self._redactor.redact_known(text)
 
     def authorizer(self, server: McpServer) -> OAuthHeaders:
         """What authorises the requests to ``server``; it asks nobody."""
-        self._watch(server.secrets)
+        self.know(server.secrets)
         secret, printed = self._secret(server), None
         if server.headers_command:
             printed = self._printing(server)

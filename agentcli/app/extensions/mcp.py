@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.app.extensions.logins import ServerLogins
 from agentcli.app.extensions.servers import kept_by
-from agentcli.config.redaction import Redactor
 from agentcli.domain.clean import cut_text, one_line
 from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.messages import TextPart
@@ -53,20 +52,14 @@ def server_hub(
     """
     ask, sandbox = user
     place = StdioPlace(workspace.cwd, owner, sandbox)
-    redactor = Redactor(secret for server in servers for secret in server.secrets)
-
-    def know(secrets: Iterable[str]) -> None:
-        known = tuple(secrets)
-        redactor.add(known)
-        watch(known)
-
-    logins = ServerLogins(paths, os.environ, know)
+    logins = ServerLogins(paths, os.environ, watch)
+    logins.know(secret for server in servers for secret in server.secrets)
     setup = ClientSetup(place, (workspace.root, *workspace.extra), ask, logins.authorizer)
 
     async def log_in(server: McpServer) -> bool:
         return ask is not None and await logins.offer(server, ask, workspace.root)
 
-    return ServerHub(servers, setup, kept_by(paths, redactor.redact_known), log_in)
+    return ServerHub(servers, setup, kept_by(paths, logins.redact), log_in)
 
 
 async def try_servers(
