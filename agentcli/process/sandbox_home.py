@@ -30,9 +30,10 @@ _TOOLCHAINS = (
     ".n", ".goenv", ".jenv", ".jdks", ".phpenv", ".plenv", ".tfenv", ".proto", ".pixi", ".juliaup",
     ".elan", ".ghcup", ".cabal/bin", ".cabal/packages", ".cabal/store", ".opam",
     ".nix-profile", ".nix-defexpr", ".local/state/nix", ".krew", ".foundry/bin",
-    ".wasmtime", ".wasmer/bin", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3",
-    "mambaforge", "micromamba", ".conda/envs", ".conda/pkgs", "flutter", "Android/Sdk",
-    ".local/bin", ".local/lib", ".local/include", ".local/pipx", ".local/share/uv/python",
+    ".wasmtime", ".wasmer/bin", ".linuxbrew", "linuxbrew/.linuxbrew", "miniconda3", "anaconda3",
+    "miniforge3", "mambaforge", "micromamba", ".conda/envs", ".conda/pkgs", "flutter",
+    "Android/Sdk", ".local/bin", ".local/lib", ".local/include", ".local/pipx",
+    ".local/share/uv/python",
     ".local/share/pipx", ".local/share/pnpm", ".local/share/virtualenvs", ".virtualenvs",
     ".local/share/pypoetry", ".local/share/gem/ruby", ".local/share/coursier",
     ".local/share/swiftly", ".local/share/zig", ".gem/ruby", ".gem/specs", ".npm-global",
@@ -137,6 +138,10 @@ _MAY_HOLD = tuple(
     for name in names
 )  # fmt: skip
 _ALWAYS = ("/.env", "/cryptography")
+# hier(7), and where packages of Nix, Guix and Snap are
+_OF_SYSTEM = LazyPattern(
+    r"bin|boot|dev|etc|gnu|lib.*|lost\+found|nix|opt|proc|run|sbin|snap|sys|tmp|usr|var"
+)
 _MOST_CONFIG_BYTES = 256 * 1024
 
 
@@ -151,14 +156,36 @@ def homes(home: Path, writable: Iterable[Path]) -> tuple[Path, ...]:
     if not os.getuid():
         with contextlib.suppress(OSError):
             named += [entry.path for entry in os.scandir("/home") if entry.is_dir()]
-    found = []
+    return outermost(map(Path, _shut(named, writable)))
+
+
+def elsewhere(writable: Iterable[Path]) -> tuple[Path, ...]:
+    """What lies beside the system at the top of the file system, such as ``/mnt`` and ``/srv``.
+
+    A command that is known to only read sees no more of it than of a home directory: the shell may
+    make names there that nobody was asked about (SEC-3, SEC-4).
+    """
+    with contextlib.suppress(OSError):
+        named = [each.path for each in os.scandir("/") if not _OF_SYSTEM.fullmatch(each.name)]
+        return tuple(map(Path, _shut(named, writable)))
+    return ()
+
+
+def _shut(named: Iterable[str], writable: Iterable[Path]) -> Iterator[str]:
+    """Those directories that are not the work itself, and hold nothing of the system."""
     for real in dict.fromkeys(map(os.path.realpath, named)):
         is_work = is_below(real, writable)
         holds_system = any(is_below(place, (real,)) for place in _system())
         if not is_work and not holds_system and os.path.isdir(real):  # noqa: PTH112 - see ``_exists``
-            found.append(real)
-    outer = (one for one in found if not is_below(one, (o for o in found if o != one)))
-    return tuple(map(Path, outer))
+            yield real
+
+
+def outermost(places: Iterable[Path]) -> tuple[Path, ...]:
+    """Those of ``places`` that lie in no other one."""
+    found = tuple(dict.fromkeys(places))
+    return tuple(
+        place for place in found if not is_below(place, (each for each in found if each != place))
+    )
 
 
 @functools.cache

@@ -20,10 +20,12 @@ from agentcli.domain.worktrees import common_of_worktree, named_by, working_tree
 from agentcli.process.sandbox_home import (
     Links,
     credentials_in,
+    elsewhere,
     existing,
     homes,
     is_below,
     is_for_builds,
+    outermost,
     seen,
 )
 
@@ -71,6 +73,7 @@ class Places:
     in what is read-only, in which more may be read-only again.
     ``empty`` are directories that are to be seen as empty and read-only, whether they exist or
     not; ``hidden`` what exists and is not to be read; ``unborn`` what must not come into being.
+    Of ``elsewhere``, too, what only reads sees no more than ``all_seen``.
     """
 
     writable: tuple[Path, ...]
@@ -82,13 +85,16 @@ class Places:
     homes: tuple[Path, ...] = ()
     seen: tuple[Path, ...] = ()
     reopened: tuple[Path, ...] = ()
+    elsewhere: tuple[Path, ...] = ()
+    all_seen: tuple[Path, ...] = ()
 
     def frozen(self) -> Places:
         """The same with nothing to write to."""
-        needed = (path for path in self.seen if not is_for_builds(path, self.homes))
+        needed = (path for path in self.all_seen if not is_for_builds(path, self.homes))
         seen = (*needed, *self.writable)
+        homes = outermost((*self.homes, *self.elsewhere))
         hidden = tuple(
-            path for path in self.hidden if is_below(path, seen) or not is_below(path, self.homes)
+            path for path in self.hidden if is_below(path, seen) or not is_below(path, homes)
         )
         return replace(
             self,
@@ -97,6 +103,7 @@ class Places:
             pinned=(),
             read_only=(),
             empty=(),
+            homes=homes,
             seen=seen,
             reopened=(),
         )
@@ -141,6 +148,8 @@ class _Collector:
         self._shared: list[Path] = []
         self.homes: tuple[Path, ...] = ()
         self.seen: tuple[Path, ...] = ()
+        self.elsewhere: tuple[Path, ...] = ()
+        self.all_seen: tuple[Path, ...] = ()
         self._links = Links()
 
     def is_writable(self, path: str | Path) -> bool:
@@ -254,6 +263,8 @@ class _Collector:
             unborn=tuple(p for p in dict.fromkeys(self.unborn) if not is_below(p, self.read_only)),
             homes=self.homes,
             seen=self.seen,
+            elsewhere=self.elsewhere,
+            all_seen=self.all_seen,
             reopened=tuple(dict.fromkeys(self.reopened)),
         )
 
@@ -281,7 +292,9 @@ def find_places(
             found.keep(root / name)
     of_project = len(found.read_only)
     found.homes = homes(home, found.writable)
-    found.seen = seen(home, found.homes, os.environ, own.seen)
+    found.elsewhere = elsewhere(found.writable)
+    found.all_seen = seen(home, (*found.homes, *found.elsewhere), os.environ, own.seen)
+    found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
     for path in (*own.hidden, *credentials_in(found.seen)):
         found.hide(path)
     # what is not there matters only where it could be made

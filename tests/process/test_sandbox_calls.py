@@ -127,6 +127,19 @@ def test_a_command_that_only_reads_changes_nothing(work: Path, tmp_path: Path, k
 
 
 @both
+@pytest.mark.spec("SEC-3", "SEC-4")
+def test_a_command_that_only_reads_sees_of_the_machine_the_system_alone(
+    work: Path, kind: str
+) -> None:
+    """The judge cannot know where a name leads that the shell makes."""
+    here = Path(__file__).resolve()
+    if here.parts[1] in {"opt", "tmp", "usr", "var"}:
+        pytest.skip("these tests lie in a directory of the system's")
+    texts = reading(work, f'head "$(echo {here})"', f'ls "$(echo {here.parent})"', kind=kind)
+    assert all("imports" not in text and "exit code 0" not in text for text in texts), texts
+
+
+@both
 @pytest.mark.spec("SEC-4")
 def test_a_command_that_only_reads_has_no_network_not_even_of_the_session(
     work: Path, kind: str
