@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agentcli.process.sandbox_places import OwnPlaces, Places
     from agentcli.process.sandbox_setup import PrivatePlaces, Probe
     from agentcli.process.sandbox_watch import TreeWatch
+    from agentcli.process.set_aside import Pinned
 
 NO_SANDBOX = "commands run without a sandbox, with all of your rights"
 _NOT_TOLD_APART = (
@@ -72,7 +73,7 @@ class SessionSandbox:
         self._unborn: tuple[Path, ...] = ()
         self._running = 0
         self._left: list[StillLives] = []
-        self._alone = frozenset[str]()  # what is read-only to those that are left
+        self._alone: Mapping[str, Pinned] = {}  # what is read-only to those that are left
         self._done = frozenset[str]()
         self._told: list[str] = []
         self._unsaid: list[str] = []
@@ -373,6 +374,8 @@ class SessionSandbox:
 
     def _look_before(self) -> Places:
         """What is there before a command starts is the user's, unless another command runs."""
+        from agentcli.process.set_aside import pinned
+
         is_changed, beside = False, self._beside()
         if self._watch is None:
             self._watch = self._new_watch()
@@ -390,11 +393,11 @@ class SessionSandbox:
                 and not any(watch.is_inside(str(path)) for watch in beside)
             }
             if is_changed:  # what still runs may move directories while this command's are mounted
-                before = self._watch.read_only
-                kept = filter(places.stays_where_it_is, shut)
-                self._watch.read_only = before.intersection(map(str, kept))
+                kept = set(map(str, filter(places.stays_where_it_is, shut)))
+                before = self._watch.read_only.items()
+                self._watch.read_only = {place: pin for place, pin in before if place in kept}
             else:
-                self._watch.read_only = self._alone = frozenset(map(str, shut))
+                self._watch.read_only = self._alone = pinned(shut, self._watch.known.items)
         earlier = self._unborn if is_changed else ()
         self._unborn = tuple(dict.fromkeys((*earlier, *places.unborn)))
         return places
@@ -416,10 +419,10 @@ class SessionSandbox:
 
         project = [root / name for root in self._roots for name in PROJECT]
         user_configs = tuple(map(Path, users_configurations()))
+        project += start_up_places(self._home)
         own = [self._private.temporary] if self._private is not None else []
         if self._state.kind is SandboxKind.LANDLOCK:
             own.append(Path("/dev/shm"))  # noqa: S108 - commands write there
-            project += start_up_places(self._home)  # it cannot make them read-only
         return TreeWatch(self._roots, (*project, *self._own().scripts), own, user_configs)
 
     def _set_aside(self) -> list[str]:

@@ -35,7 +35,7 @@ from agentcli.process.git_config import (
     without_steps_that_run,
 )
 from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
-from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, held_at, put_back, set_aside
+from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, Pinned, held_at, put_back, set_aside
 
 MOST_DIRECTORIES = 50_000
 _SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
@@ -112,12 +112,6 @@ class Survey:
     room_bytes: int = 0
     give_up: float = 0.0
 
-    def identity_of(self, directory: str) -> tuple[int, int] | None:
-        """Device and inode, of a directory that was looked at."""
-        if (listing := self.directories.get(directory)) is not None:
-            return listing.stamp[:2]
-        return self.git_directories.get(directory)
-
     def is_over(self, left_s: float = 0.0) -> bool:
         """Whether no more than that is left of the time."""
         return time.monotonic() > self.give_up - left_s
@@ -162,7 +156,7 @@ class TreeWatch:
         self._shared: set[str] = set()  # what working trees in the roots have outside of them
         self.known = Survey()
         self.users = Survey()
-        self.read_only: frozenset[str] = frozenset()
+        self.read_only: Mapping[str, Pinned] = {}
 
     def learn(self, others: Iterable[TreeWatch] = ()) -> Survey:
         """Take what is there now for the user's own; where ``others`` look, what these know."""
@@ -545,7 +539,7 @@ class TreeWatch:
         is_file = stat.S_ISREG(now.content.type)
         is_old = before is not None and before.content == now.content
         is_old = is_old or (before is None and self._was_out_of_sight(path, found))
-        if is_old or self._is_shielded(path, found):
+        if is_old or self._is_shielded(path):
             return True
         match now.kind:
             case Kind.CONFIG | Kind.TODO:
@@ -570,19 +564,17 @@ class TreeWatch:
         return [
             (path, item)
             for path, item in self.known.items.items()
-            if path not in now.items and item.content.is_whole and not self._is_shielded(path, now)
+            if path not in now.items and item.content.is_whole and not self._is_shielded(path)
             for git in [path.removesuffix("/config"), path.rpartition(f"/{_HOOKS}/")[0]]
             if git in now.git_directories
             and now.git_directories[git] == self.known.git_directories.get(git)
         ]
 
-    def _is_shielded(self, path: str, found: Survey) -> bool:
+    def _is_shielded(self, path: str) -> bool:
         """Whether no command could have changed it: so the user has, at the same time."""
         for place in (path, *_parents(path)) if self.read_only else ():
-            if place in self.read_only:
-                parent = os.path.dirname(place)  # noqa: PTH120 - a text
-                now, before = found.identity_of(parent), self.known.identity_of(parent)
-                return now is not None and now == before
+            if (pinned := self.read_only.get(place)) is not None:
+                return pinned.is_at(place)
         return False
 
     def _was_out_of_sight(self, path: str, found: Survey) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,50 @@ class Held:
     mode: int
     data: bytes
     is_whole: bool = True
+
+
+class Pinned:
+    """What lies at a path: its inode is no other's as long as this lives.
+
+    A mount goes when another file is renamed to its place from outside of its namespace, so what
+    was made read-only is so no more once something else lies there (rename(2), mount_namespaces(7):
+    "detached"). Raises ``OSError``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._handle = -1
+        self._handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._status = os.fstat(self._handle)
+
+    def __del__(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+
+    def is_at(self, path: str) -> bool:
+        """Whether it still lies there."""
+        try:
+            return os.path.samestat(self._status, os.lstat(path))
+        except OSError:
+            return False
+
+
+def pinned(places: Iterable[Path], files: Iterable[str]) -> dict[str, Pinned]:
+    """Those of ``places`` that are there, and hold none of ``files`` that has another name."""
+    linked = [Path(path) for path in files if _has_other_names(path)]
+    found = {}
+    for place in places:
+        if not any(path.is_relative_to(place) for path in linked):
+            with contextlib.suppress(OSError):
+                found[str(place)] = Pinned(str(place))
+    return found
+
+
+def _has_other_names(path: str) -> bool:
+    """Whether it can be written under another name, too; see link(2)."""
+    try:
+        return os.lstat(path).st_nlink > 1
+    except OSError:
+        return True
 
 
 MINIMAL = Held(

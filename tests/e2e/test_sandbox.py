@@ -135,3 +135,19 @@ def test_the_user_and_the_model_are_told_what_was_set_aside(
     for text in (done.stderr, last_result(model_server)):
         assert "a/b/c/d/e/.git/config would take effect outside" in text
     assert "evil" not in (work / "a/b/c/d/e/.git/config").read_text()
+
+
+@pytest.mark.spec("SEC-17")
+def test_another_name_of_what_is_read_only_changes_nothing_unseen(
+    model_server: ModelServer, work: Path
+) -> None:
+    needs("bwrap")
+    commands = (
+        "mkdir sub; cd sub; git init -q .; ln .git/config other",
+        "printf '[core]\\n\\tfsmonitor = ./evil\\n' >> sub/other",
+    )
+    for command in commands:
+        model_server.add(call("bash", {"command": command}), "Done.")
+        done = one_shot(model_server, "--yolo", "--sandbox", "bwrap", "go", cwd=work)
+    assert "sub/.git/config would take effect outside" in done.stderr
+    assert "evil" not in (work / "sub/.git/config").read_text()

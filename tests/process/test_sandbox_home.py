@@ -289,3 +289,31 @@ def test_what_becomes_a_link_while_the_sandbox_is_set_up_is_not_followed(home: P
     assert CANARY not in text
     assert not (home / ".ssh" / "authorized_keys").exists()
     assert "sandbox" in text
+
+
+@pytest.mark.spec("SEC-17", "SEC-3")
+def test_what_the_user_saves_by_a_rename_is_read_only_no_more_and_compared(home: Path) -> None:
+    """The rename takes the mount away with which a command that runs was kept from it."""
+    names = (".envrc", ".bashrc")
+    for name in names:
+        (home / name).write_text("mine\n")
+    os.mkfifo(home / "pipe")
+
+    def save() -> None:
+        with (home / "pipe").open("w") as pipe:  # waits for the command
+            for name in names:
+                (home / "new").write_text("mine\n")
+                (home / "new").rename(home / name)
+            pipe.write("\n")
+
+    async def run() -> str:
+        async with Sandboxed(home) as inside:
+            append = "; ".join(f"echo evil >> {name}" for name in names)
+            saving = asyncio.create_task(asyncio.to_thread(save))
+            text = await inside.say(f"read _ < pipe; {append}")
+            await saving
+            return text
+
+    text = asyncio.run(run())
+    assert [(home / name).read_text() for name in names] == ["mine\n"] * 2, text
+    assert [(home / f"{name}.set-aside").read_text() for name in names] == ["mine\nevil\n"] * 2

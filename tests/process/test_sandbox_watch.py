@@ -18,6 +18,7 @@ from agentcli.process import sandbox_watch
 from agentcli.process.git_config import run_by_git, users_configurations
 from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
+from agentcli.process.set_aside import pinned
 
 pytestmark = pytest.mark.spec("SEC-17")
 
@@ -491,7 +492,7 @@ def test_one_bound_of_time_holds_for_all_that_a_comparison_looks_at(
     sh(f"mkdir -p sub/.husky; cd sub; git init -q .; {chain}", root)
     sh(f"echo 'sh ./s0.sh' > sub/.husky/pre-commit; {many}", root)
     now = itertools.count()
-    monkeypatch.setattr(sandbox_watch.time, "monotonic", lambda: next(now) / 100)
+    monkeypatch.setattr(time, "monotonic", lambda: next(now) / 100)
     told = watch.compare()
     assert len(told) == 1 and "directories are looked at" in told[0]
     assert next(now) < 500
@@ -534,7 +535,7 @@ def test_what_no_command_could_change_was_changed_by_the_user(root: Path) -> Non
     sh("mkdir a; echo one > a/.envrc; echo one > .envrc", root)
     watch = TreeWatch([root])
     watch.learn()
-    watch.read_only = frozenset({f"{root}/a/.envrc", f"{root}/.envrc"})
+    watch.read_only = pinned([root / "a/.envrc", root / ".envrc"], watch.known.items)
     sh("echo two > .envrc; mv a b; mkdir a; echo two > a/.envrc; rm -r b", root)
     (line,) = watch.compare()
     assert "a/.envrc would take effect" in line
@@ -545,11 +546,30 @@ def test_a_swapped_repository_is_not_taken_for_the_one_that_was_read_only(root: 
     sh(f"mkdir sub; cd sub; {REPOSITORY}", root)
     watch = TreeWatch([root])
     watch.learn()
-    watch.read_only = frozenset({f"{root}/sub/.git/config", f"{root}/sub/.git/hooks"})
-    sh("git -C sub config core.editor mine", root)
+    shut = [root / "sub/.git/config", root / "sub/.git/hooks"]
+    watch.read_only = pinned(shut, watch.known.items)
+    sh("echo '[core]editor=mine' >> sub/.git/config; echo x > sub/.git/hooks/pre-push", root)
     assert watch.compare() == []
     sh(f"mv sub old; git init -q sub; cd sub; {EVIL}", root)
     assert any("sub/.git/config would" in line for line in watch.compare())
+
+
+@pytest.mark.spec("SEC-17")
+def test_what_was_read_only_is_not_once_it_has_another_name_or_was_replaced(root: Path) -> None:
+    sh(
+        "mkdir hooks; for f in a b .envrc hooks/x; do echo one > $f; done; ln a a2; ln hooks/x x",
+        root,
+    )
+    files = [str(root / name) for name in ("a", "b", ".envrc", "hooks/x")]
+    found = pinned([root / "a", root / "b", root / ".envrc", root / "hooks", root / "no"], files)
+    assert list(found) == [f"{root}/b", f"{root}/.envrc"]
+    watch = TreeWatch([root])
+    watch.learn()
+    watch.read_only = found
+    for _ in range(4):  # the number of its inode does not come again
+        sh("echo two > new; mv new .envrc", root)
+        (line,) = watch.compare()
+        assert ".envrc would take effect" in line
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is shut to root")
