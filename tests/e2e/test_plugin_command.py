@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -404,6 +405,36 @@ def test_a_repository_that_unfolds_without_end_is_refused(
     done = plugin("validate", source.as_uri(), cwd=tmp_path)
     assert (done.code, done.stderr.count("\n")) == (1, 1), done.stderr[-500:]
     assert "the plugin has more than" in done.stderr
+
+
+@pytest.mark.spec("SEC-6", "EXT-5")
+def test_no_name_in_a_plugin_is_taken_for_a_line_of_ours(source: Path) -> None:
+    fake = "It brings nothing that takes effect."
+    manifest = {"name": "demo", "version": f"1\n{fake}"}
+    (source / ".claude-plugin/plugin.json").write_text(json.dumps(manifest))
+    (source / f"commands/a\n{fake}\n--- b.md").write_text("Do it.")
+    looked = plugin("add", str(source))
+    assert looked.code == 4
+    begins = [line for line in looked.stdout.splitlines() if line.startswith((fake, "--- b"))]
+    assert not begins, looked.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-13", "EXT-5")
+def test_a_link_of_great_length_is_not_read(source: Path, tmp_path: Path) -> None:
+    git(source, "init", "--quiet")
+    git(source, "add", "--all")
+    long = tmp_path / "long"
+    long.write_bytes(b"A" * 40_000_000)
+    blob = git(source, "hash-object", "-w", str(long)).strip()
+    git(source, "update-index", "--add", "--cacheinfo", f"120000,{blob},link")
+    git(source, "commit", "--quiet", "--message", "x")
+    tracemalloc.start()
+    with staged(Paths.from_env(os.environ), f"file://{source}") as new:
+        assert any("link is a link" in notice for notice in new.notices)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20 << 20
 
 
 @pytest.mark.spec("EXT-5", "SEC-5")

@@ -150,7 +150,7 @@ class ServerLogins:
         return self._env.get(name, "").strip() if name else ""
 
     def _printing(self, server: McpServer) -> Callable[[bool], str]:
-        credentials = Credentials(self._paths, watchers=[self._watch])
+        credentials = Credentials(self._paths, watchers=[self.know])
         key = CommandKey(
             credentials,
             server.name,

@@ -56,6 +56,7 @@ _MAX_SHOWN_CHARS = 200_000
 _MACHINE_CODE = b"\x7fELF"
 _MOST_SAID = 500
 _MAX_LISTED = 100_000
+_MAX_AIM_BYTES = 4_096
 _MARK = re.compile(r"[0-9a-f]{64}")
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _GITHUB = re.compile(r"github:(?P<repo>[\w.-]+/[\w.-]+?)(?:\.git)?(?:@(?P<ref>[^@\s]+))?")
@@ -430,14 +431,20 @@ def shown_lines(new: StagedPlugin, before: Path | None = None) -> list[str]:
     counted = summary(package)
     lines.append(f"It brings {counted}." if counted else "It brings nothing that takes effect.")
     lines += [f"  note: {notice}" for notice in new.notices]
+    lines = list(map(_in_one_line, lines))
     hooks, _ = hooks_of(package, Path())
     first = [*package.shown, *_scripts(package, hooks)]
     if before is not None:
         return [*lines, *_changes(before, package.root, first)]
     for path in dict.fromkeys((*first, *_all(package.root))):
         text = _text_of(package.root / path, is_text=path in first)
-        lines += ["", f"--- {path}", *text.splitlines()]
+        lines += ["", _in_one_line(f"--- {path}"), *text.splitlines()]
     return lines
+
+
+def _in_one_line(text: str) -> str:
+    """``text`` that begins no line of its own: it would be taken for one of ours (SEC-6)."""
+    return text.replace("\n", "<U+000A>")
 
 
 def summary(package: PluginPackage) -> str:
@@ -474,7 +481,7 @@ def _changes(before: Path, after: Path, first: Sequence[str]) -> list[str]:
             continue
         word = "changed" if path in old and path in new else "new" if path in new else "gone"
         word += ", a program by now" if runs[1] and path in old and not runs[0] else ""
-        lines += ["", f"--- {path} ({word})"]
+        lines += ["", _in_one_line(f"--- {path} ({word})")]
         texts = [
             _text_of(each, is_text=path in first).splitlines() if each.is_file() else []
             for each in (one, other)
@@ -553,9 +560,7 @@ class _Commit:
                 notices.append(f"{path} is a submodule and is left out")
             elif row[0] != _LINK:
                 chosen[path] = row
-            elif (
-                aim := _aim_of(path, self._git.run("cat-file", "blob", row[1]), rows)
-            ) is not None:
+            elif (aim := self._aim_of(path, rows)) is not None:
                 chosen[path] = aim
             else:
                 what = "is a link that leads to no file of the plugin and is left out"
@@ -571,17 +576,18 @@ class _Commit:
             yield PluginFile(path, whole[begin:end], mode == _PROGRAM)
             at = end + 1
 
+    def _aim_of(self, path: str, rows: Mapping[str, _Row]) -> _Row | None:
+        """The file of the commit that a link leads to."""
+        if int(rows[path][2]) > _MAX_AIM_BYTES:
+            return None
+        aim = os.fsdecode(self._git.run("cat-file", "blob", rows[path][1]))
+        if aim.startswith("/"):
+            return None
+        row = rows.get(os.path.normpath(f"{path.rpartition('/')[0] or '.'}/{aim}"))
+        return row if row is not None and row[0] not in {_LINK, _SUBMODULE} else None
+
 
 _Row = tuple[str, str, str]
-
-
-def _aim_of(path: str, link: bytes, rows: Mapping[str, _Row]) -> _Row | None:
-    """The file of the commit that a link leads to."""
-    aim = os.fsdecode(link)
-    if aim.startswith("/"):
-        return None
-    row = rows.get(os.path.normpath(f"{path.rpartition('/')[0] or '.'}/{aim}"))
-    return row if row is not None and row[0] not in {_LINK, _SUBMODULE} else None
 
 
 class _Git:
