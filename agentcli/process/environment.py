@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from agentcli.domain.patterns import LazyPattern
-from agentcli.domain.secrecy import is_credential
+from agentcli.domain.secrecy import is_credential, is_secret
 
 _PROVIDERS = (
     "ANTHROPIC|CLAUDE|OPENAI|AZURE_OPENAI|AZURE_AI|AZURE_INFERENCE|CODEX|GEMINI|GOOGLE_AI|VERTEX"
@@ -80,9 +80,15 @@ def may_pass(name: str, value: str = "") -> bool:
 
 
 def base_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment that every command starts from; ``source`` is ours by default."""
+    """The environment that every command starts from; ``source`` is ours by default.
+
+    A key that is withheld is so under every name.
+    """
     origin = os.environ if source is None else source
     kept = {name: value for name, value in origin.items() if may_pass(name, value)}
+    for name, key in origin.items():
+        if (name in _hidden or _SECRET.fullmatch(name)) and is_secret(key):
+            kept = {other: value for other, value in kept.items() if key not in value}
     kept.setdefault("PATH", _DEFAULT_PATH)
     return kept | _FIXED
 

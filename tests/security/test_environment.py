@@ -97,15 +97,21 @@ def test_what_is_set_outside_comes_inside_without_credentials(
     asyncio.run(session_of_a_user())
 
 
-@pytest.mark.spec("SEC-9", "TOOL-11")
+@pytest.mark.spec("SEC-8", "SEC-9", "TOOL-11")
 def test_a_key_that_is_exported_is_not_kept_as_another_value(tmp_path: Path) -> None:
     key = KEPT_BACK["GITHUB_TOKEN"]
     sets = call("bash", {"command": "export OTHER=$GITHUB_TOKEN PLAIN=b"}, id="sets")
-    shows = call("bash", {"command": 'echo "<${OTHER-none}|$PLAIN>"'}, id="shows")
+    shows = call(
+        "bash",
+        {"command": 'echo "<${OTHER-none}|$PLAIN|${LLM-none}|${LLM_ADDRESS-none}>"'},
+        id="shows",
+    )
     with ModelServer([sets, shows, say("done")], strict=False) as server:
         env = agent_env(server, GITHUB_TOKEN=key)
+        env["LLM"] = env["ANTHROPIC_API_KEY"] = "sk-ant-7Qw2Lk9Xz4Pv8Nb1Mt6Rj3"
+        env["LLM_ADDRESS"] = f"https://llm.example.com/?k={env['LLM']}"
         done = run_agent("run", "--yolo", "go", env=env, cwd=tmp_path)
         assert done.stdout == "done\n", done.stderr
         said = facts_of(server.requests[-1]).results
     assert "[OTHER: a key is not stored; set it in the command that needs it]" in said["sets"]
-    assert "<none|b>" in said["shows"]
+    assert "<none|b|none|none>" in said["shows"]
