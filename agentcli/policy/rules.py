@@ -149,7 +149,18 @@ def _covers_part(rule: Rule, command: SimpleCommand, subject: Subject) -> bool:
     if rule.exact or not has_pattern(pattern):
         same = covers_literally(pattern, command, subject.text or "", subject.parsed)
         return same and _is_there(rule, subject)
-    return covers(pattern, command)
+    return covers(pattern, command) and _is_program_of(pattern, command, subject)
+
+
+def _is_program_of(pattern: str, command: SimpleCommand, subject: Subject) -> bool:
+    """Whether a program that ``pattern`` names by its place is the one of the project's root."""
+    named, program = pattern.partition(" ")[0], command.words[0] or ""
+    if "/" not in named:
+        return True
+    is_there = named[0] in "/~" or (
+        subject.cwd == subject.root and not moves(subject.parsed.commands)
+    )
+    return is_there and (".." not in program.split("/") or ".." in named.split("/"))
 
 
 def _is_there(rule: Rule, subject: Subject) -> bool:

@@ -48,6 +48,24 @@ def files(*paths: Path, root: Path) -> Subject:
 
 
 @pytest.mark.spec("SEC-3")
+def test_a_pattern_means_the_program_that_it_names_by_its_place(tmp_path: Path) -> None:
+    """Beside the project's own there may be another of that name, which came with the code."""
+    rule = parse_rule("bash(./tools/* *)")
+    root = tmp_path.resolve()
+
+    def runs(text: str, cwd: Path = root) -> bool:
+        return bool(
+            covering((rule,), Subject("bash", text=text, root=root, cwd=cwd), lambda _: True)[0]
+        )
+
+    assert runs("./tools/build x") and runs("./tools/build x && ./tools/test")
+    assert not runs("cd vendor && ./tools/build x")
+    assert not runs("./tools/build x", root / "vendor")
+    assert not runs("./tools/../vendor/build x")
+    assert allows(parse_rule("bash(*)"), bash("cd vendor && ../x y"))
+
+
+@pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
