@@ -14,7 +14,7 @@ import contextlib
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -108,9 +108,15 @@ def protected_place(
     ``contained``: by a command in a sandbox, which may change what git keeps its history in.
     """
     own = [_names(real_path(directory)) for directory in own_directories]
-    for path in _all_names(paths):
-        if (place := _place(path, own)) and not (contained and _is_history(_names(path))):
-            return place
+    named = tuple(_all_names(paths))
+    born: dict[Path, set[str]] = {}
+    for path in named:
+        for place, name in zip(path.parents, reversed(path.parts), strict=False):
+            born.setdefault(place, set()).add(plain_name(name))
+    for path in named:
+        found = _place(path, own, born)
+        if found and not (contained and _is_history(_names(path))):
+            return found
     return None
 
 
@@ -169,15 +175,15 @@ def _is_credential(names: Sequence[str]) -> bool:
     return is_environment or any(pair in _SECRET_PAIRS for pair in pairwise(names))
 
 
-def is_git_directory(path: Path, born: str = "") -> bool:
+def is_git_directory(path: Path, born: Collection[str] = ()) -> bool:
     """Whether ``path`` looks like a repository's own directory, whatever it is called.
 
-    ``born`` is a name in it that is about to be made. Git takes a dangling link for a ``HEAD``, and
-    what ``commondir`` names for the rest (gitrepository-layout(5)).
+    ``born`` are plain names in it that are about to be made. Git takes a dangling link for a
+    ``HEAD``, and what ``commondir`` names for the rest (gitrepository-layout(5)).
     """
 
     def has(name: str) -> bool:
-        return plain_name(born) == name.casefold() or os.path.lexists(path / name)
+        return name.casefold() in born or os.path.lexists(path / name)
 
     return has("HEAD") and (has("commondir") or (has("objects") and has("refs")))
 
@@ -221,7 +227,9 @@ def _is_history(names: Sequence[str]) -> bool:
     return names[at + 1 :][:1] in [(name,) for name in _HISTORY]
 
 
-def _place(path: Path, own: Sequence[tuple[str, ...]]) -> str | None:
+def _place(
+    path: Path, own: Sequence[tuple[str, ...]], born: Mapping[Path, Collection[str]]
+) -> str | None:
     names = _names(path)
     if not _GIT.isdisjoint(names):
         return "git's own directory"
@@ -234,12 +242,13 @@ def _place(path: Path, own: Sequence[tuple[str, ...]]) -> str | None:
     if any(not _is_in_worktree(rest) for rest in inside):
         is_script = names in own and "." in names[-1] and not os.path.isdir(path)  # noqa: PTH112 - never raises
         return f"{path.name} (a hook runs it)" if is_script else "agentcli's own directory"
-    for place, born in zip(reversed(path.parents), path.parts[1:], strict=False):
-        if not os.path.lexists(place):
-            break  # nothing is there below it
-        if is_git_directory(place, born):
+    is_there = True
+    for place in (*reversed(path.parents), path):
+        names_born = born.get(place, ())
+        is_there = is_there and os.path.lexists(place)
+        if (is_there or len(names_born) > 1) and is_git_directory(place, names_born):
             return "git's own directory"
-    return "git's own directory" if is_git_directory(path) else None
+    return None
 
 
 def _is_in_worktree(names: Sequence[str]) -> bool:

@@ -132,6 +132,16 @@ def test_the_file_that_makes_a_directory_a_repository_s_is_protected(
     assert protected_place((made / "config",), ())
 
 
+@pytest.mark.spec("SEC-3", "SEC-17")
+def test_a_repository_that_one_call_makes_as_a_whole_is_protected(tmp_path: Path) -> None:
+    """One patch may add all of its files, with a configuration that has git run a program."""
+    names = ("objects/x", "refs/heads/x", "config")
+    made = [tmp_path / "b" / name for name in names]
+    assert protected_place(made, ()) is None
+    assert protected_place([*made, tmp_path / "b/HEAD"], ())
+    assert protected_place([tmp_path / "b/HEAD", tmp_path / "c/objects/x", *made[1:]], ()) is None
+
+
 @pytest.mark.spec("SEC-5")
 def test_what_cannot_be_looked_at_is_still_judged(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
