@@ -49,7 +49,9 @@ MAX_SAID = 200
 _LOCK_TRIES = 250
 _LOCK_STEP_S = 0.02
 _OTHERS = (ATTACHED, TOLD, ADDED_BY_HOOK, *NOT_SAID)
-_SENTENCE_END = re.compile("[.!?;\u2026\u3002\uff01\uff1f]+(?=\\s|$)|\n+")
+_SENTENCE_END = re.compile(
+    "(?<![.!?;\u2026\u3002\uff01\uff1f])[.!?;\u2026\u3002\uff01\uff1f]+(?=\\s|$)|\n+"
+)
 _MARKS = re.compile("[`*_\"'\u2018\u2019\u201c\u201d\u00ab\u00bb]+")
 # what asks for it to be kept, and is no part of it
 _REQUEST = re.compile(

@@ -44,7 +44,7 @@ _SCRIPT = re.compile(
     re.IGNORECASE,
 )
 _NAMED_IN_SCRIPT = re.compile(
-    r"[\w./-]+\.(?:sh|bash|zsh|fish|py|[cm]?[jt]s|rb|pl|php|lua)\b|/[\w.-]+/[\w./-]+"
+    r"(?<![\w./-])[\w./-]+\.(?:sh|bash|zsh|fish|py|[cm]?[jt]s|rb|pl|php|lua)\b|/[\w.-]+/[\w./-]+"
 )
 # what such a script takes from elsewhere
 _IMPORTS = re.compile(r"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+)([\w.]*(?:[ \t]*,[ \t]*[\w.]+)*)")
@@ -62,7 +62,7 @@ _JS_OWN = frozenset(
 _OTHER = re.compile(r"\.(?:rb|pl|php|lua|r|tcl|exs)", re.IGNORECASE)
 _LOADS = re.compile(r"\b(?:require\w*|load\w*|include\w*|use\s+lib|do|dofile|source)\b")
 _PYTHON = re.compile(r"\b(?:python|pypy)[\d.]*(?:\s|$)")
-_PYTHON_FILE = re.compile(r"[\w-]+\.pyw?\b")
+_PYTHON_FILE = re.compile(r"(?:(?<![\w-])|(?<=\.pyw)|(?<=\.py))[\w-]+\.pyw?\b")
 _PYTHON_TEXT = re.compile(r"\b(?:python|pypy)[\d.]*(?:[ \t]+-\w+)*[ \t]+(?:-\w*[cm]\b|-(?!\w)|<<)")
 _MODULE = re.compile(r"\b(?:python|pypy)[\d.]*(?:[ \t]+-\w+)*[ \t]+-\w*m[ \t]*([\w.]+)")
 _MAX_SCRIPT_BYTES = 200_000

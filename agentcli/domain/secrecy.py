@@ -48,7 +48,7 @@ _NAMES = LazyPattern(
 )
 _SAYS_NOTHING = LazyPattern(r"(?i)|true|false|yes|no|on|off|none|null|[0-9]{1,7}")
 _AUTHORISED = LazyPattern(r"(?i)\b(?:bearer|basic) ([A-Za-z0-9._~+/=\-]{8,})")
-_LOGIN = LazyPattern(r"(?i)\b[a-z][a-z0-9+.\-]*://([^/\s@]+)@([^/\s]*)")
+_LOGIN = LazyPattern(r"(?i)(?<=[a-z0-9+.\-])://([^/\s@]+)@([^/\s]*)")
 # a password beside the server that it is for, and the signature of an address that lets in
 _NAMED = LazyPattern(
     r"(?i)(?:^|[?&;,\s'\"])(?:password|passwd|pwd|secret|(?:access_?|auth_?)?token|(?:api|account|shared"

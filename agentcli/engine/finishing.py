@@ -72,7 +72,7 @@ _MAX_REASON = 500
 _LONGEST_QUESTION = 600
 _MAX_TAIL = 4_000
 _MAX_BLOCKS = 8
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w-]*)[ \t]*")
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*+([\w-]*+)[ \t]*")
 _ASKS = ("?", "\uff1f", "\u061f")  # also as Chinese, Japanese, Arabic and Persian write it
 _PROMISES = "confirm|clarify|specify|advise|tell me|let me know|provide|choose|select|approve"
 # what asks for a decision: as a question, or at the start of a sentence that lacks its mark

@@ -35,7 +35,7 @@ MAX_REMEMBERED = 1_000
 _VERSION = 1
 _MARK = "---"
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_FIELD = LazyPattern(r"([A-Za-z][\w-]*):[ \t]+(.*?)[ \t]*")
+_FIELD = LazyPattern(r"([A-Za-z][\w-]*):[ \t]++((?:[ \t]*+[^ \t\n]++)*+)[ \t]*")
 # values that are YAML as they are: in quotes, a plain list, a text in the lines below
 _SOUND = LazyPattern(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|\[[\w ,./'"-]*\]|[>|][+-]?""")
 

@@ -404,7 +404,7 @@ def _directories(touched: Iterable[Path], places: InstructionPlaces) -> list[Pat
 
 def _commas(text: str) -> list[str]:
     """``a, b`` as two; a comma between braces is a part of the pattern."""
-    return re.split(r",(?![^{]*\})", text)
+    return re.split(r",(?![^{}]{0,1000}\})", text)
 
 
 def _without_braces(pattern: str, most: int = 64) -> list[str]:

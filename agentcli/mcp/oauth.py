@@ -46,7 +46,7 @@ _CONNECTION_S = 10.0
 _MOST_SAID = 200
 _MOST_LASTS_S = 1e9
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
-_PARAMETER = re.compile(r'([A-Za-z_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_PARAMETER = re.compile(r'(?<![A-Za-z_-])([A-Za-z_-]++)\s*+=\s*(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]+))')
 _PAGE = (
     "<!doctype html><meta charset=utf-8><title>agentcli</title>"
     "<body style='font-family:sans-serif;margin:4em'><p>{}</p></body>"

@@ -91,7 +91,7 @@ _WORD_LISTS = frozenset({"command", "declaration_command", "unset_command", "fil
 _NO_WORDS = frozenset({"file_descriptor", ">", ">>", "<", "&>", "&>>", ">&", "<&", ">|"})
 _OPAQUE = frozenset({"string", "heredoc_body", "heredoc_redirect"})  # gaps are judged otherwise
 # within "${…}" bash and the parser read quotes differently
-_EXPANSION = re.compile(r"\$\{#?[A-Za-z0-9_]+[^'\"\\`]*\}|\$\{[#?$!@*-]\}")
+_EXPANSION = re.compile(r"\$\{#?[A-Za-z0-9_][^'\"\\`]*\}|\$\{[#?$!@*-]\}")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-])", re.ASCII)
 _PLAIN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]{0,30}|[A-Z]", re.ASCII)
 _ARITHMETIC = re.compile(r"\$\(\([0-9 +*/%<>=-]*\)\)")

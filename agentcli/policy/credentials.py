@@ -201,7 +201,7 @@ _LIST = re.compile(
     re.DOTALL,
 )
 _CHOOSE = frozenset({"grep", "egrep", "fgrep", "head", "tail", "sort", "uniq", "shuf"})
-_CUTS = re.compile(r"-[a-z]*[oc].*|--(?:only|bytes|count).*")
+_CUTS = re.compile(r"-[abd-np-z]*[oc].*|--(?:only|bytes|count).*")
 _FORMATS = re.compile(r"-(?:f?printf0?|-format.*|-pretty.*|f)")
 
 

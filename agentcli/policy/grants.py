@@ -108,7 +108,6 @@ _RUNS_NAMED = {"uv": "run", "poetry": "run", "npm": "exec", "pnpm": "exec", "hat
 # of whatever program: the words after it are a program's
 _RUN_WORDS = frozenset({"run", "exec", "dlx", "runner", "shell", "eval", "--exec"})
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
-_VERSIONED = re.compile(r"[0-9.]+\Z")
 
 
 def offers_of(
@@ -216,7 +215,7 @@ def _prefix(command: SimpleCommand) -> str:
         return _of_module(words) if rest[:1] == ["-m"] else ""
     if rest[:1] == [_RUNS_NAMED.get(name)]:
         return _of_module(words)
-    if name in _NO_PREFIX or _VERSIONED.sub("", name) in _NO_PREFIX:
+    if name in _NO_PREFIX or name.rstrip("0123456789.") in _NO_PREFIX:
         return ""
     known = _WITH_WORD.get(name)
     if known is None:

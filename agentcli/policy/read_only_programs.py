@@ -42,7 +42,7 @@ _FIND_WITH_TEXT = frozenset(
 _FIND_WITH_FILE = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
 _FIND_FIRST = frozenset({"-H", "-P", "-O0", "-O1", "-O2", "-O3"})
 _SED_ADDRESS = r"(?:[0-9]+|\$|/[\w .:=^$*@#,-]+/)"
-_SED_COMMAND = rf"(?:{_SED_ADDRESS}(?:,(?:\+?[0-9]+|{_SED_ADDRESS}))?)?p"
+_SED_COMMAND = rf"(?:{_SED_ADDRESS}(?:,(?:\+[0-9]+|{_SED_ADDRESS}))?)?p"
 _SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:; *{_SED_COMMAND})*;?", re.ASCII)
 _SED_FLAGS = frozenset({"-n", "--quiet", "--silent", "-E", "-r", "-nE", "-nr", "-En", "-rn"})
 _JQ_FLAGS = frozenset(

@@ -120,7 +120,7 @@ _GIT_FILES = LazyPattern(
 _CREDENTIAL = LazyPattern(
     rb"^[^\n]*(?:(?:extra|custom)header|password|passwd|sshpass|token|secret|api_?key|authorization"
     rb"|(?:pass|auth)[ \t]*=|gh[pousr]_\w{20}|github_pat_|glpat-|/t/[\w-]{8,}"
-    rb"|://[^/\s@\"]+:[^/\s@\"]+@|://[^/\s@\"]{20,}@)(?:[^\n]*\\\n)*[^\n]*\n?",
+    rb"|://[^/\s@\"][^/\s@\":]*+:[^/\s@\"]++@|://[^/\s@\"]{20,}+@)(?:[^\n]*\\\n)*[^\n]*\n?",
     re.IGNORECASE | re.MULTILINE,
 )
 # in a listed directory: settings of its tools, and what git keeps of where a copy came from

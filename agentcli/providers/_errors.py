@@ -139,8 +139,8 @@ _BILLING = (
 _CLIENT_FAULT = r"(?:invalid|image|unsupported|empty)_|\w+_policy\b"
 _KEY_LIKE = r"\b(?:(?:sk|pk|rk|gsk)[-_][\w*.\-]{6,}|xai-\w{20,}|AIza[\w\-]{20,}|Bearer +\S+)"
 _UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+"
-_TAGS = r"(?is)<(script|style)\b.*?</\1>|<[^>]*>"
-_TITLE = r"(?is)<title[^>]*>(.*?)</title>"
+_TAGS = r"(?is)<(script|style)\b(?:.*?</\1>|.*)|<[^<>]*>"
+_TITLE = r"(?i)<title[^<>]*>([^<]*)</title>"
 
 
 @frozen

@@ -420,6 +420,7 @@ def _parsed(data: bytes) -> list[str]:
 MAX_SHOWN = 50
 MAX_ENTRIES = 10_000
 
+_LONGEST_AT = 4_096  # characters before the cursor
 _AT_PATH = LazyPattern(rf'{START}@("(?:[^"\\]|\\.)*|(?:\\ |[^\s"])*)$')
 _COMMAND = LazyPattern(r"^/([a-z0-9:-]*)$")
 _ARGUMENT = LazyPattern(r"^/([a-z][a-z0-9:-]*) +([^\s]*)$")
@@ -538,7 +539,7 @@ def listed(cwd: Path, typed: str) -> list[str]:
 
 def _typed_path(document: Document) -> str | None:
     """What stands between the ``@`` and the cursor; ``None`` where no path is being typed."""
-    found = _AT_PATH.search(document.current_line_before_cursor)
+    found = _AT_PATH.search(document.current_line_before_cursor[-_LONGEST_AT:])
     return found[1] if found else None
 
 

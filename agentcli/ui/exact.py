@@ -24,7 +24,7 @@ MAX_RULE_CHARS = 200
 _LONG_RUN = 40
 _MAX_EMPTY = 3
 _RUNS = LazyPattern(rf"(?<=\S) {{{_LONG_RUN},}}|\t{{9,}}")
-_END = LazyPattern(r"[ \t]+\Z")
+_END = LazyPattern(r"(?<![ \t])[ \t]+\Z")
 _WIDE = LazyPattern(r" {80,}|\t{20,}")
 _START = LazyPattern(rf"\A[ \t]{{{_LONG_RUN},}}")
 

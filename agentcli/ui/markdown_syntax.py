@@ -285,8 +285,9 @@ LINE_BREAK = "\n"
 
 MAX_PARSED = 4_000
 """Longer stretches without a place to cut them are shown as they are."""
+_MOST_BRACKETS = 128  # images within images take the parser a time that grows with its square
 
-_SPECIAL = LazyPattern(r"[\\`*_~\[!<&]|  +\n")
+_SPECIAL = LazyPattern(r"[\\`*_~\[!<&]|(?<! )  +\n")
 _BREAK = LazyPattern(r"<br\s*/?>\Z", re.IGNORECASE)
 _OPENS = LazyPattern(r"`|~~|\*+(?=\S)|(?<!\w)_+(?=\S)|<(?=[A-Za-z/!?])|\]\([^)]*\Z|\\\Z")
 _STYLES = {"strong": BOLD, "em": ITALIC, "s": STRIKE, "link": LINK}
@@ -298,7 +299,7 @@ def spans(text: str, style: int = 0) -> list[Span]:
     Line breaks stay, as https://spec.commonmark.org/0.31.2/#soft-line-breaks allows: who breaks a
     line for a terminal means it.
     """
-    if len(text) > MAX_PARSED or not _SPECIAL.search(text):
+    if len(text) > MAX_PARSED or not _SPECIAL.search(text) or text.count("[") > _MOST_BRACKETS:
         found = _literal(text, style)
     elif (simple := _simple(text, style)) is not None:
         found = simple
@@ -341,7 +342,11 @@ def _joined(line: Sequence[Span]) -> list[Span]:
 
 def is_open(text: str) -> bool:
     """Whether what follows ``text`` could change how it looks."""
-    if not _SPECIAL.search(text) or _simple(text, 0) is not None:
+    if (
+        text.count("[") > _MOST_BRACKETS
+        or not _SPECIAL.search(text)
+        or _simple(text, 0) is not None
+    ):
         return False
     left = "".join(token.content for token in _inline(text) if token.type == "text")
     return _OPENS.search(left) is not None or left.count("[") > left.count("]")

@@ -51,7 +51,7 @@ _NO_PREVIEW = frozenset(
 )  # fmt: skip
 _SUB_AGENT, _PLAN = "task", "present_plan"
 NO_OUTPUT = "(no output)"
-_COMMAND = LazyPattern(r"(Run `)(.+)(`.*)")
+_COMMAND = LazyPattern(r"(Run `)(.+)(`[^`]*)")
 # where a sub-agent's session is: for the model, and in what Ctrl-O shows
 _TRANSCRIPT = LazyPattern(
     r"\n?\[transcript: agent sessions show [^\n]*\]\s*\Z|\Asession [0-9a-f-]{36}\n"

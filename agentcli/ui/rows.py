@@ -80,6 +80,8 @@ _NEVER_LAST = LazyPattern(
     "\u3010\u3014\u3016\u3018\u301a\u301d\uff04\uff08\uff3b\uff5b\uff5f\uff62\uffe1\uffe5]"
 )
 _JOINER = "\u200d"
+_MOST_MARKS = 32  # of one sign: https://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format
+_MOST_IN_ROW = 1_024  # characters, where most of them take no column
 _REGION = LazyPattern("[\U0001f1e6-\U0001f1ff]")
 _SKIN = LazyPattern("[\U0001f3fb-\U0001f3ff]")
 
@@ -285,7 +287,7 @@ def _row_end_wide(text: str, room: int) -> int | None:
         elif before == " " or _may_break(before, first):
             best = best if before == " " else start
         width = most_columns(text[start:end])
-        if used + width > room:
+        if used + width > room or end > max(_MOST_IN_ROW, 4 * room):
             return best or (0 if text[0] == " " else start or end)
         used += width
         before = text[end - 1] if char_columns(text[end - 1]) else first
@@ -319,7 +321,7 @@ def _clusters(text: str) -> Iterator[tuple[int, int]]:
         end = start + 1
         if end < size and _REGION.match(text[start]) and _REGION.match(text[end]):
             end += 1
-        while end < size:
+        while end < min(size, start + _MOST_MARKS):
             if char_columns(text[end]) == 0:
                 end += 2 if text[end] == _JOINER and end + 1 < size else 1
             elif _SKIN.match(text[end]):

@@ -53,7 +53,7 @@ MAX_STEPS = 500
 MAX_RETRIES = 10
 STATES = ("done", "failed", "skipped", "blocked")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_HEADER = re.compile(r"\s*\[\[?\s*([^\]#]+?)\s*\]\]?\s*(?:#.*)?")
+_HEADER = re.compile(r"\s*\[\[?\s*+([^\]#\s]++(?:\s++[^\]#\s]++)*+)\s*\]\]?\s*(?:#.*)?")
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 _ROOTS = ("inputs", "steps", "item", "index")

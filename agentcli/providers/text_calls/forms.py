@@ -22,6 +22,7 @@ from agentcli.domain.values import frozen
 
 # a start that says nothing yet of what it is
 _MAX_HEADER = 256
+_MOST_CLOSERS = 200  # of an element: each is looked at with all that stands before it
 # an unfinished call has to be seen as such: this is no JSON object
 _CUT = "{"
 _DECODER = json.JSONDecoder(strict=False)
@@ -32,7 +33,7 @@ _FIRST_KEY = LazyPattern(r'[\[\s]*\{\s*"(\w*)"')
 _LOOSE_NAME = LazyPattern(r'"(?:name|tool_name|tool|action)"\s*:\s*"([^"\\]+)"')
 _LOOSE_ARGUMENTS = LazyPattern(rf'"(?:{"|".join(_ARGUMENT_KEYS)})"\s*:\s*')
 _SPACE = LazyPattern(r"\s*")
-_NAME_START = LazyPattern(r"""\s*([\w.:/-]*)(?:"?|\s*)\Z""")
+_NAME_START = LazyPattern(r"""\s*+([\w.:/-]*+)(?:"|\s*+)\Z""")
 _BETWEEN = LazyPattern(r"[\s;,]*")
 
 
@@ -199,7 +200,7 @@ def _is_open(text: str) -> bool:
 
 def _headed(header: str, tail: str = "") -> Reader:
     """The tool's name as group 1 of ``header``, its arguments in JSON, and a ``tail``."""
-    begins, ends = LazyPattern(header), LazyPattern(rf"\s*{tail}")
+    begins, ends = LazyPattern(header), LazyPattern(rf"(?<!\s)\s*+{tail}")
 
     def read(text: str, at: int, offer: Offer) -> Block | None:
         head = begins.match(text, at)
@@ -262,6 +263,8 @@ class _Element:
             return None
         name = offer.check(head[1].strip())
         begin = stop = head.end()
+        if text.count(self.closer, begin) > _MOST_CLOSERS:
+            raise NoCall
         while (stop := text.find(self.closer, stop)) >= 0:
             arguments = self._arguments(text[begin:stop], offer.tools[name])
             stop += len(self.closer)
@@ -324,13 +327,13 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
 
 _FUNCTION = _Element(
     "<function=",
-    LazyPattern(r"([^>\n]*)>"),
+    LazyPattern(r"([^>\n]{0,256})>"),
     "</function>",
     LazyPattern(r"\s*<parameter=([^>\n]+)>(.*?)</parameter>\s*(?=<parameter=|\Z)", re.DOTALL),
 )
 _INVOKE = _Element(
     '<invoke name="',
-    LazyPattern(r'([^"\n]*)">'),
+    LazyPattern(r'([^"\n]{0,256})">'),
     "</invoke>",
     LazyPattern(
         r'\s*<parameter name="([^"\n]+)"[^>\n]*>(.*?)</parameter>\s*(?=<parameter name=|\Z)',
@@ -352,7 +355,8 @@ _GLM = _Element(
     LazyPattern(r"\s*([\w.:/-]+)\s*(?=<)"),
     "</tool_call>",
     LazyPattern(
-        r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>\s*(?=<arg_key>|\Z)", re.DOTALL
+        r"\s*<arg_key>([^<]*)</arg_key>\s*<arg_value>(.*?)</arg_value>\s*(?=<arg_key>|\Z)",
+        re.DOTALL,
     ),
 )
 
@@ -442,8 +446,8 @@ def _python_tag(text: str, at: int, offer: Offer) -> Block | None:
 
 
 _DEEPSEEK = _headed(
-    r"\s*(?:function<｜tool▁sep｜>)?\s*([\w.:-]+)\s*(?:<｜tool▁sep｜>)?\s*(?:```(?:json)?)?\s*(?=\{)",
-    r"(?:```)?\s*<｜tool▁call▁end｜>",
+    r"\s*+(?:function<｜tool▁sep｜>\s*+)?([\w.:-]+)\s*+(?:<｜tool▁sep｜>\s*+)?(?:```(?:json)?\s*+)?(?=\{)",
+    r"(?:```\s*+)?<｜tool▁call▁end｜>",
 )
 _KIMI = _headed(
     r"\s*(?:functions\.)?([\w.-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*",

@@ -216,20 +216,27 @@ class ReplyReading:
 
     def _before_closer(self, text: str) -> list[StreamEvent]:
         """``text``, unless it ends thinking whose beginning was not sent."""
-        at, closer = min(
-            ((text.find(word), word) for word in LONE_CLOSERS if word in text),
-            default=(len(text) - begun(text, LONE_CLOSERS), ""),
-        )
-        out = self._text(self._scan.feed(text[:at]))
-        self._tail = text[at + len(closer) :]
-        if not closer:
-            return out
-        if self._scan.is_within_code:
+        out: list[StreamEvent] = []
+        for _ in range(_MOST_CLOSERS):
+            at, closer = min(
+                ((text.find(word), word) for word in LONE_CLOSERS if word in text),
+                default=(len(text) - begun(text, LONE_CLOSERS), ""),
+            )
+            out += self._text(self._scan.feed(text[:at]))
+            self._tail = text[at + len(closer) :]
+            if not closer:
+                return out
+            if not self._scan.is_within_code:
+                return [*out, *self._was_thinking()]
             out += self._text(self._scan.feed(closer))
-            rest, self._tail = self._tail, ""
-            return [*out, *self._before_closer(rest)]
+            text, self._tail = self._tail, ""
         self._may_have_thought = False
-        out += self._text(self._scan.give_up())
+        return [*out, *self._text(self._scan.feed(text))]
+
+    def _was_thinking(self) -> list[StreamEvent]:
+        """All that came before was thinking; what is left of the text is the answer."""
+        self._may_have_thought = False
+        out = self._text(self._scan.give_up())
         block = self._blocks.pop((TextDelta, self._text_index), None)
         if block is not None:
             out.append(TextWasThinking(block))
@@ -273,6 +280,9 @@ _SMALL = 2_048
 # characters around what begins like a call, over all of a reply: more of it is text (SEC-13)
 _MOST_LOOKED_AT = 50_000_000
 _MAX_HELD = 4_000_000
+_MOST_CLOSERS = (
+    100  # of thinking, within code and in one piece of text: then no more are looked for
+)
 _FENCE = LazyPattern(r"\s*(`{3,}|~{3,})")
 _CODE_INDENT = 4
 
@@ -330,7 +340,7 @@ class ThinkingSplit:
             pair = next((pair for pair in _THINKING if start.startswith(pair[0])), None)
             if pair is not None:
                 self._held, self._closer = start[len(pair[0]) :], pair[1]
-            elif any(opener.startswith(start) for opener, _ in _THINKING):
+            elif len(self._held) < _SMALL and any(pair[0].startswith(start) for pair in _THINKING):
                 return thinking, ""
             else:
                 self._is_answer = True

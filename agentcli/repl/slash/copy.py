@@ -14,7 +14,7 @@ from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.wording import plural
 
 _FENCED = re.compile(
-    r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE
+    r"^ {0,3}(`{3,}+|~{3,}+)[^\n]*\n(.*?)^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE
 )
 
 

@@ -44,7 +44,7 @@ _HEREDOC = re.compile(
     r"(?:\$ )?(?:(?:apply_patch|applypatch|cat|git apply|patch -p1)\s+)?(?:-\s+)?"
     r"<<-?\s*(['\"]?)(\w+)\1\s*(?:\|\s*(?:apply_patch|applypatch|git apply|patch -p1)(?: -)?\s*)?"
 )
-_FENCE = re.compile(r"(`{3,}|~{3,})\s*\w*\s*")
+_FENCE = re.compile(r"(`{3,}|~{3,})\s*+\w*+\s*")
 _NUMBERED_HEADER = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 _FORMS = f"'{_ADD} PATH', '{_DELETE} PATH' and '{_UPDATE} PATH'"
 

@@ -34,7 +34,7 @@ WITHIN_S = 30.0
 _MAX_PRINTED_BYTES = 2 * MAX_READ_BYTES
 _ENCRYPTED = b"/Encrypt"  # the trailer of every such file, which providers refuse
 _WORKER = Path(__file__).with_name("pdf_worker.py")
-_PAGES = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})?)?\s*")
+_PAGES = re.compile(r"\s*(\d{1,6})\s*+(?:-\s*+(\d{1,6})?)?\s*")
 
 
 class Pdf(NamedTuple):

@@ -1,0 +1,124 @@
+"""Text from outside takes a time that grows with its length, not with its square (SEC-13).
+
+Each row is what a text is given to and what it is made of; the time of the processor alone counts,
+for one length and for four times that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentcli.app import project_memory
+from agentcli.config import hooks, toml_file
+from agentcli.domain.ports import PermissionMode
+from agentcli.domain.secrecy import is_credential
+from agentcli.domain.stream import StopReason, StreamEnd, TextDelta
+from agentcli.domain.tools import Asks, ToolDefinition, Workspace
+from agentcli.engine import finishing
+from agentcli.extensions import front_matter
+from agentcli.mcp import oauth
+from agentcli.policy.decision import CallFacts
+from agentcli.process import sandbox_home
+from agentcli.providers import _errors
+from agentcli.providers.text_calls.reading import CallScan, ReplyReading
+from agentcli.repl.slash import copy
+from agentcli.tools.files import patch, pdf
+from agentcli.ui import exact, render
+from agentcli.ui.markdown_stream import MarkdownStream
+from agentcli.ui.theme import PLAIN
+from tests.policy.asking import Asked, judged, policy_of
+from tests.providers.text_calls.test_reading import asked
+
+pytestmark = pytest.mark.spec("SEC-13")
+SIZE = 16_000
+FREE_S = 0.4  # what is over by then is no harm, however it grows
+BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Asks.ANYTHING, "shell")
+
+
+def judge(command: str) -> None:
+    here = Workspace(Path("/"), Path("/"))
+    facts = CallFacts(BASH, {"command": command}, ())
+    policy = policy_of(PermissionMode.AUTO, [], [])
+    policy.contained = True
+    judged(Asked(facts, here), policy)
+
+
+def shown(text: str) -> None:
+    stream = MarkdownStream(PLAIN, lambda: 80)
+    stream.feed(text)
+    stream.finish()
+
+
+def scanned(text: str) -> None:
+    scan = CallScan({"a": {}}, as_asked=True)
+    scan.feed(text)
+    scan.finish(cut=False)
+
+
+def read(text: str) -> None:
+    reading = ReplyReading(asked(), as_text=False)
+    reading.take(TextDelta(0, text))
+    reading.take(StreamEnd(StopReason.END_TURN))
+
+
+ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
+    ("braces", judge, "cat {", "..", ","),
+    ("a variable", judge, "cat ${", "a", ""),
+    ("a default", judge, "cat ${a:-", "[", ""),
+    ("a script of sed", judge, "sed -n 'p", ";0,0p", "!' f"),
+    ("options that cut", judge, "git log | grep -", "o", "\n"),
+    ("marks on a letter", shown, "e", "\u0301", ""),
+    ("characters without width", shown, "", "\u200b", ""),
+    ("images in images", shown, "", "[![a](", ""),
+    ("a fence of spaces", finishing._FENCE.fullmatch, "```", " ", "!"),
+    ("spaces at the end", exact._END.search, "", " ", "a"),
+    ("a command that runs", render._COMMAND.fullmatch, "Run `", "`", "\n"),
+    ("a name that is sought", scanned, "<function=", " ", "!"),
+    ("calls that are begun", scanned, "", "<function=", ""),
+    ("DeepSeek's call", scanned, "<\uff5ctool\u2581call\u2581begin\uff5c>a", " ", "!"),
+    ("DeepSeek's end", scanned, "<\uff5ctool\u2581call\u2581begin\uff5c>a{", " ", "!"),
+    ("GLM's arguments", scanned, "<tool_call>a<arg_key>", "</arg_key><arg_value></arg_value>x", ""),
+    ("an element's ends", scanned, '<function=a>{"', "}</function>", "!"),
+    ("ends of thinking in code", read, "", "`</think>", ""),
+    ("a page with a script", _errors._plain, "<", "script<", ""),
+    ("a page with a title", _errors._plain, "<", "title><", ""),
+    ("an address with a login", lambda text: is_credential("a", text), "://", "a+", ""),
+    ("a fence of a patch", patch._FENCE.fullmatch, "```", " ", "!"),
+    ("pages", pdf._PAGES.fullmatch, "1", " ", "!"),
+    (
+        "git's settings",
+        lambda text: sandbox_home._CREDENTIAL.search(text.encode()),
+        "://a",
+        ":",
+        "",
+    ),
+    ("what a script names", hooks._NAMED_IN_SCRIPT.findall, "", "a", "!"),
+    ("what Python names", hooks._PYTHON_FILE.findall, "", "a", "!"),
+    ("a table's name", toml_file._HEADER.match, "[", " ", "x"),
+    ("a key", toml_file._ENTRY.match, "", "a", ""),
+    ("fences", copy._FENCED.search, "", "~", ""),
+    ("a challenge", oauth._PARAMETER.findall, "", "a", ""),
+    ("a field", front_matter._FIELD.fullmatch, "a: b", " ", "c"),
+    ("sentences", project_memory._SENTENCE_END.split, "", ".", "a"),
+)
+
+
+@pytest.mark.parametrize(
+    ("work", "start", "piece", "end"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_the_time_grows_with_the_length(
+    work: Callable[[str], object], start: str, piece: str, end: str
+) -> None:
+    def spent(size: int) -> float:
+        text = start + piece * (size // len(piece)) + end
+        begun = time.thread_time()
+        work(text)
+        return time.thread_time() - begun
+
+    spent(100)
+    least = spent(SIZE)
+    assert spent(4 * SIZE) < max(8 * least, FREE_S)
