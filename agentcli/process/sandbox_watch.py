@@ -203,6 +203,8 @@ class TreeWatch:
             content = held_at(path, whole=old is None or old.content.is_whole)
             if content and (content == MINIMAL or (old and content == old.content)):
                 now.items[path] = replace(item, content=content)
+            elif old and old.content.is_whole:  # to be put back yet: something else was there first
+                now.items[path] = old
         for path, item in self._removed(now):
             if line := put_back(Path(path), item.content):
                 now.items[path] = item

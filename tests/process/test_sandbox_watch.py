@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.policy.places import protected_place
-from agentcli.process import sandbox_watch
+from agentcli.process import sandbox_watch, set_aside
 from agentcli.process.git_config import run_by_git, users_configurations
 from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
@@ -570,6 +570,23 @@ def test_what_was_read_only_is_not_once_it_has_another_name_or_was_replaced(root
         sh("echo two > new; mv new .envrc", root)
         (line,) = watch.compare()
         assert ".envrc would take effect" in line
+
+
+def test_what_could_not_be_put_back_at_once_is_put_back_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was left running makes the file again before it is there."""
+    sh(f"{REPOSITORY}; git config user.name Mine", root)
+    watch = TreeWatch([root])
+    watch.learn()
+    mine = (root / ".git/config").read_text()
+    sh(EVIL, root)
+    with monkeypatch.context() as patched:
+        patched.setattr(set_aside, "_put_back", lambda *_: sh(EVIL, root))
+        watch.compare()
+    assert "put back" in watch.compare()[0]
+    assert (root / ".git/config").read_text() == mine
+    assert watch.compare() == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is shut to root")
