@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,59 @@ def work_below(pids: Iterable[int]) -> frozenset[str]:
                 counted = text[text.rfind("\nvoluntary_ctxt_switches") :]
                 found.add(f"{file} {counted if is_waiting else time.monotonic_ns()}")
     return frozenset(found)
+
+
+def remove_tree(place: Path, within_s: float) -> None:
+    """Remove a directory in which nobody works any more, however deep it is; blocks, never raises.
+
+    Each directory is brought to the top and emptied there, so that neither depth nor the length of
+    a path matters. What takes longer than ``within_s`` seconds stays, for the next program.
+    """
+    give_up = time.monotonic() + within_s
+    with contextlib.suppress(OSError), _opened(str(place)) as top:
+        waiting = list(_directories(top, give_up))
+        while waiting and time.monotonic() < give_up:
+            name = waiting.pop()
+            with contextlib.suppress(OSError), _opened(name, top) as directory:
+                for inner in _directories(directory, give_up):
+                    with contextlib.suppress(OSError), _opened(inner, directory):
+                        new = secrets.token_hex(16)
+                        os.rename(inner, new, src_dir_fd=directory, dst_dir_fd=top)
+                        waiting.append(new)
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=top)
+    with contextlib.suppress(OSError):
+        place.rmdir()
+
+
+def _directories(directory: int, give_up: float) -> Iterator[str]:
+    """Those in it; the files are removed."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield entry.name
+                continue
+            if time.monotonic() > give_up:
+                return
+            with contextlib.suppress(OSError):
+                os.unlink(entry.name, dir_fd=directory)
+
+
+@contextlib.contextmanager
+def _opened(name: str, parent: int | None = None) -> Iterator[int]:
+    """The directory, also one that is shut; no link is followed."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    place = os.open(name, flags | getattr(os, "O_PATH", 0), dir_fd=parent)
+    try:
+        with contextlib.suppress(OSError):  # chmod(2) follows links, but not this one
+            os.chmod(f"/proc/self/fd/{place}", 0o700)  # noqa: PTH101 - a text
+        directory = os.open(".", flags, dir_fd=place)
+    finally:
+        os.close(place)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
 
 
 def _parse(item: Any) -> tuple[int, str]:

@@ -13,7 +13,6 @@ import contextlib
 import copy
 import errno
 import os
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -448,7 +447,10 @@ class SessionSandbox:
             with contextlib.suppress(OSError):
                 os.close(handle)
         if private is not None:
-            await asyncio.to_thread(shutil.rmtree, private.base, ignore_errors=True)
+            from agentcli.process.leftovers import remove_tree
+            from agentcli.process.shell import REMOVE_S
+
+            await asyncio.to_thread(remove_tree, private.base, REMOVE_S)
         if tell is not None and (told := self.take_notice()):
             tell(told)
 

@@ -16,7 +16,6 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -291,6 +290,10 @@ def _unpack(packed: Any) -> str:
 # --- private directories ------------------------------------------------------------------------
 
 
+REMOVE_S = 2.0
+"""Seconds that the removal of one private directory takes at most, however much is in it."""
+
+
 def sweep_once(parent: Path) -> None:
     """Remove what dead processes of this user left in ``parent``; once per process."""
     if parent in _swept:
@@ -300,7 +303,9 @@ def sweep_once(parent: Path) -> None:
         for entry in os.scandir(parent):
             match = _NAME.fullmatch(entry.name)
             if match and not _is_alive(int(match["pid"])) and _is_own_directory(entry):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                from agentcli.process.leftovers import remove_tree
+
+                remove_tree(Path(entry.path), REMOVE_S)
 
 
 def _is_own_directory(entry: os.DirEntry[str]) -> bool:

@@ -151,3 +151,20 @@ def test_another_name_of_what_is_read_only_changes_nothing_unseen(
         done = one_shot(model_server, "--yolo", "--sandbox", "bwrap", "go", cwd=work)
     assert "sub/.git/config would take effect outside" in done.stderr
     assert "evil" not in (work / "sub/.git/config").read_text()
+
+
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize("kind", BOTH)
+def test_however_deep_a_command_makes_its_temporary_directory_it_is_removed(
+    model_server: ModelServer, work: Path, tmp_path: Path, kind: str
+) -> None:
+    """A tree that cannot be removed would keep every later program from starting."""
+    needs(kind)
+    (tmp_path / "temporary").mkdir()
+    deep = "for _ in range(1100): os.mkdir('d'); os.chdir('d')"
+    (work / "deep.py").write_text(f"import os\nos.chdir(os.environ['TMPDIR'])\n{deep}\n")
+    model_server.add(call("bash", {"command": "python3 deep.py"}), "Done.")
+    more = ("--yolo", "--sandbox", kind, "go")
+    done = one_shot(model_server, *more, cwd=work, TMPDIR=str(tmp_path / "temporary"))
+    assert (done.code, done.stdout) == (0, "Done.\n"), done.stderr
+    assert list((tmp_path / "temporary").glob("agentcli-*")) == []

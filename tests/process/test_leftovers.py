@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from agentcli.process import leftovers as _leftovers
-from agentcli.process.leftovers import STATE_KEY, kill_leftovers, recorded, start_time
+from agentcli.process.leftovers import (
+    STATE_KEY,
+    kill_leftovers,
+    recorded,
+    remove_tree,
+    start_time,
+)
 from tests.support.tool_context import MemoryState
 
 
@@ -62,3 +69,28 @@ def test_what_is_left_is_killed_and_told_but_never_a_later_process_of_that_numbe
 def test_no_record_is_no_work() -> None:
     assert asyncio.run(kill_leftovers(MemoryState())) == []
     assert _leftovers.start_time(2**22 + 1) == ""
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_tree_of_any_depth_is_removed_and_nothing_that_a_link_names(tmp_path: Path) -> None:
+    kept, tree = tmp_path / "kept", tmp_path / "tree"
+    for place in (kept, tree / "shut" / "inner"):
+        place.mkdir(parents=True)
+        (place / "file").touch()
+    (tree / "shut" / "inner" / "link").symlink_to(kept)
+    (tree / "link").symlink_to(kept)
+    handle = os.open(tree, os.O_RDONLY)
+    for _ in range(2_500):  # beyond the longest path
+        os.mkdir("d", dir_fd=handle)
+        inner = os.open("d", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(handle)
+    for place in (tree / "shut" / "inner", tree / "shut"):
+        place.chmod(0o000)
+    remove_tree(tree, 0.0)
+    assert tree.exists(), "the time is over"
+    remove_tree(tree, 60.0)
+    assert not tree.exists()
+    assert (kept / "file").exists()
+    remove_tree(tree, 60.0)

@@ -651,8 +651,8 @@ def _erase(path: Path) -> None:
         for _ in range(3):  # what could not be listed can be now
             if path.exists():
                 shutil.rmtree(path, onerror=allow)
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"cannot remove {path}: {reason}", "remove it by hand") from error
 
 
