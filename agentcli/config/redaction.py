@@ -3,8 +3,9 @@
 Laws. A value that is known goes in every form in which it travels (plain, in JSON, in an address,
 in base64). Only what ``is_secret`` is known: a dummy key, a short one or one of a local server
 changes nothing. What merely stands where keys stand goes from our own texts: logs, errors, settings
-that are shown. In data (session files, exports, what a run prints) only keys go, known ones or by
-their form; what the model is sent and a result in a shape that was asked for are never changed.
+that are shown. In data (exports, what a run prints) only keys go, known ones or by their form, in
+session files only known ones; what the model is sent and a result in a shape that was asked for are
+never changed.
 """
 
 from __future__ import annotations

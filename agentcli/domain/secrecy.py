@@ -27,15 +27,17 @@ _PREFIXES = LazyPattern(
 )
 # what keys look like, wherever they stand
 KEYS = r"""(?ix)
-    \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}            # OpenAI, Anthropic and many more
-    | \b[sr]k_(?:live|test)_[A-Za-z0-9]{10,}
-    | \bAIza[0-9A-Za-z_\-]{20,}                  # Google
-    | \bya29\.[0-9A-Za-z_\-]{20,}
-    | \bgh[pousr]_[A-Za-z0-9]{20,} | \bgithub_pat_[A-Za-z0-9_]{20,} | \bglpat-[0-9A-Za-z_\-]{16,}
-    | \bxox[abeprs]-[A-Za-z0-9\-]{10,}
-    | \b(?:gsk|hf|npm)_[A-Za-z0-9]{20,} | \bxai-[A-Za-z0-9]{20,}
-    | \bA(?:KI|SI)A[0-9A-Z]{16}\b
-    | \beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}    # a signed web token
+    (?<![A-Z0-9])(?:
+      (?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}            # OpenAI, Anthropic and many more
+    | [sr]k_(?:live|test)_[A-Za-z0-9]{10,}
+    | AIza[0-9A-Za-z_\-]{20,}                  # Google
+    | ya29\.[0-9A-Za-z_\-]{20,}
+    | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[0-9A-Za-z_\-]{16,}
+    | xox[abeprs]-[A-Za-z0-9\-]{10,}
+    | (?:gsk|hf|npm)_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9]{20,}
+    | A(?:KI|SI)A[0-9A-Z]{16}\b
+    | eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}    # a signed web token
+    )
     | -----BEGIN\ [A-Z0-9\ ]{0,40}PRIVATE\ KEY-----(?:(?!-----END)[\s\S])*(?:-----END[^-]*-----)?
     """
 # what variables are called that hold one; then there is no doubt but for values that say nothing

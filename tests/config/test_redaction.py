@@ -18,6 +18,7 @@ from agentcli.config.redaction import Redactor, address_secrets, environment_sec
     "text",
     [
         "key sk-ant-api03-SECRETSECRET rejected",
+        "no tool is called no_sk-ant-api03-SECRETSECRET",
         "Authorization: Bearer SECRETSECRET.x",
         '{"x-api-key": "SECRETSECRET"}',
         "api_key=SECRETSECRET&x=1",
