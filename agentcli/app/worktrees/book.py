@@ -14,7 +14,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -63,6 +62,7 @@ _MAX_RECORD_BYTES = 100_000
 _REPOSITORY_LOCK = ".repository.lock"
 _BY_WHICH_KNOWN = "locked gitdir"
 _PATIENCE_S = 2.0  # for what takes moments: another start, the end of a killed one
+_ERASE_S = 600.0
 Stopped = Callable[[], bool]
 _ADJECTIVES = (
     "amber", "bold", "brave", "brisk", "calm", "clever", "cosy", "eager", "fair", "fresh", "gentle",
@@ -634,25 +634,17 @@ def _admin_directories(tree: Worktree) -> Iterator[Path]:
 
 def _erase(path: Path) -> None:
     """Remove ``path`` and all below it, also what may not be written. Raises ``ConfigError``."""
-
-    def allow(function: Callable[..., object], name: str, _: object) -> None:
-        parent = os.path.dirname(name)  # noqa: PTH120 - a text
-        try:
-            for place in (parent, name):
-                if not os.path.islink(place):  # noqa: PTH114 - a text
-                    os.chmod(place, 0o700)  # noqa: PTH101 - a text
-            function(name)
-        except FileNotFoundError:
-            return
+    from agentcli.process.leftovers import remove_tree
 
     try:
         if path.is_symlink() or path.is_file():
             path.unlink()
-        for _ in range(3):  # what could not be listed can be now
+        elif path.exists():
+            remove_tree(path, _ERASE_S)
             if path.exists():
-                shutil.rmtree(path, onerror=allow)
-    except (OSError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+                path.rmdir()  # says why it cannot be
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise ConfigError(f"cannot remove {path}: {reason}", "remove it by hand") from error
 
 
