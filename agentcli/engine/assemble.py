@@ -9,6 +9,7 @@ is marked malformed (LOOP-9).
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Set as AbstractSet
 from sys import getsizeof
 from typing import Any
@@ -24,6 +25,7 @@ from agentcli.domain.messages import (
     ToolCall,
     Usage,
 )
+from agentcli.domain.secrecy import KEYS
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
@@ -181,7 +183,7 @@ class Assembler:
         cut = self._stop is StopReason.MAX_TOKENS and block in {self._touched, self._blocks[-1]}
         arguments, malformed = read_arguments(text, cut=cut)
         call_id = clean_id(block.call_id)
-        if not block.call_id or call_id in self._taken:
+        if not block.call_id or call_id in self._taken or re.search(KEYS, call_id):
             call_id = f"call_{os.urandom(16).hex()}"
         self._taken.add(call_id)
         return ToolCall(call_id, block.name, arguments, malformed)

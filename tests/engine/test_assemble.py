@@ -102,6 +102,14 @@ def test_every_id_fits_every_provider(given_id: str) -> None:
         assert call.id == given_id
 
 
+@pytest.mark.spec("SEC-9")
+def test_no_id_is_a_key() -> None:
+    key = "ghp_7Qw2Lk9Xz4Pv8Nb1Mt6Rj3Hs5Dc0Fg2Yk8Va"
+    (call,) = fold(ToolCallStart(0, f"a_{key}", "look"), END).message().tool_calls
+    assert GOOD_ID.fullmatch(call.id)
+    assert key not in call.id
+
+
 @pytest.mark.spec("SEC-13")
 def test_a_name_that_no_tool_can_have_is_kept_in_part() -> None:
     start = ToolCallStart(0, "one", "n" * 1_000_000)
