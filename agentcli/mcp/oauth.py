@@ -184,7 +184,9 @@ def _server_metadata(
             continue
         said = _text(document, "issuer")
         if is_strict and said.rstrip("/") != issuer.rstrip("/"):
-            raise _refused(server, f"names {issuer[:_MOST_SAID]}, which says it is {said!r}")
+            raise _refused(
+                server, f"names {issuer[:_MOST_SAID]}, which says it is {said[:_MOST_SAID]!r}"
+            )
         methods = _texts(document, "code_challenge_methods_supported")
         if methods and "S256" not in methods:
             raise _refused(server, "has a login without S256, which is not safe")

@@ -151,6 +151,9 @@ def test_a_side_chain_is_the_session_of_a_sub_agent(importer: Importer, tmp_path
     (beside.parent / "agent-other.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
     again = bring(importer_in(tmp_path / "other"), path.read_bytes(), path)
     assert again.agents == 1
+    elsewhere = beside.parent.rename(tmp_path / "elsewhere")
+    beside.parent.symlink_to(elsewhere)  # links are not followed
+    assert bring(importer_in(tmp_path / "third"), path.read_bytes(), path).agents == 0
 
 
 @pytest.mark.spec("CLI-8")

@@ -141,7 +141,8 @@ def _agent_files(path: Path, session_id: str) -> Iterator[Path]:
     """Where the sub-agents of a session have files of their own; links are not followed."""
     own = path.with_suffix("") / "subagents"
     beside = path.parent.glob("agent-*.jsonl") if path.stem == session_id else ()
-    found = (*sorted(own.glob("*.jsonl")), *sorted(beside))
+    is_own = own.resolve() == path.parent.resolve() / path.stem / own.name  # no link to elsewhere
+    found = (*(sorted(own.glob("*.jsonl")) if is_own else ()), *sorted(beside))
     yield from (each for each in found[:MAX_AGENT_FILES] if _is_of(each, session_id))
 
 
