@@ -38,7 +38,6 @@ from agentcli.policy.places import (
     protected_place,
     seen_words,
     starts_of,
-    values_of,
     without_sets,
 )
 from agentcli.policy.read_only_programs import only_reads
@@ -323,13 +322,17 @@ _TAKES_SCRIPT = re.compile(r"(?:bash|[dz]?sh|ksh|python[\d.]*|node|deno|bun|ruby
 _LEAVE = re.compile(r"-[xXIEei]|--?[\w-]*(?:exclude|ignore|skip|env-?file|dotenv)[\w-]*")
 
 
+_GLUED = re.compile(r"-[A-Za-z0-9]+?([./~].*)", re.DOTALL)  # "-sD.git/config"
+
+
 def _perhaps(words: Words) -> Words:
     """Whatever may be a file that the call writes."""
     program = (words[0] or "").rpartition("/")[2]
     known = tuple(word or UNKNOWN for word in words)
     if program in _NEVER_WRITE or only_reads((program, *known[1:])):
         return ()
-    inner = look_through(words).inner
+    looked = look_through(words)
+    inner = () if looked.why_not else looked.inner
     rest = words[1 : inner[0].start] if inner and inner[0].script is None else words[1:]
     if _TAKES_SCRIPT.fullmatch(program):
         rest = _without_script(rest)
@@ -341,7 +344,8 @@ def _perhaps(words: Words) -> Words:
         if text.startswith("-"):
             is_left = _LEAVE.fullmatch(option)
             left = option if is_left and not value else ""
-            found += [] if is_left else [value or text[2:]]
+            glued = _GLUED.match(text)
+            found += [] if is_left else [value or text[2:], glued[1] if glued else ""]
         elif left:
             left = left if left == "-x" else ""  # of zip: whatever comes
         else:
@@ -389,8 +393,32 @@ def _has(words: Words, short: str, *long: str) -> bool:
     return False
 
 
+def _values_of(words: Words, *options: str) -> Words:
+    """What may be values of ``options``, as ``values_of`` has them.
+
+    Also behind other letters (``-so x``), and of a long name that is cut short (``--out=x``).
+    """
+    found: list[str | None] = []
+    letters = "".join(option[1:] for option in options if len(option) == len("-o"))
+    for at, word in enumerate(words):
+        if word is None or not word.startswith("-"):
+            continue
+        name, equals, value = word.partition("=")
+        values = [value] if equals else []
+        is_meant = word in options
+        if not word.startswith("--"):
+            values = [word[place + 1 :] for place, each in enumerate(word) if each in letters]
+            is_meant = is_meant or "" in values
+        elif len(name) > len("--o"):
+            is_meant = any(option.startswith(name) for option in options)
+            values = values if is_meant else []
+        found += filter(None, values)
+        found += words[at + 1 : at + 2] if is_meant and not equals else ()
+    return tuple(dict.fromkeys(found))
+
+
 def _outputs(words: Words) -> Words:
-    return values_of(words, "-o", "--output")
+    return _values_of(words, "-o", "--output")
 
 
 # --- programs --------------------------------------------------------------------------------
@@ -415,7 +443,7 @@ def _shred(words: Words) -> Operands:
 def _change_mode(words: Words) -> Operands:
     """chmod, chown, chgrp: the first operand is a mode or an owner."""
     files = _plain(words, "--reference")
-    files = files if values_of(words, "--reference") else files[1:]
+    files = files if _values_of(words, "--reference") else files[1:]
     recursive = _has(words, "R", "--recursive")
     return Operands(files, files if recursive else (), recursive)
 
@@ -423,7 +451,7 @@ def _change_mode(words: Words) -> Operands:
 def _copy(words: Words) -> Operands:
     """cp, install, ln: into the last operand, or the value of ``-t``."""
     takes = "-m -o -g -S -t --mode --owner --group --suffix --target-directory"
-    return _into(_plain(words, takes), values_of(words, "-t", "--target-directory"))
+    return _into(_plain(words, takes), _values_of(words, "-t", "--target-directory"))
 
 
 def _into(files: Words, targets: Words = ()) -> Operands:
@@ -449,7 +477,7 @@ def _mirror(words: Words) -> Operands:
 def _move(words: Words) -> Operands:
     moved = _copy(words)
     sources = _plain(words, "-S -t --suffix --target-directory")
-    if not values_of(words, "-t", "--target-directory"):
+    if not _values_of(words, "-t", "--target-directory"):
         sources = sources[:-1]
     known = tuple(source for source in sources if source is not None)
     return Operands((*moved.written, *sources), known)
@@ -467,21 +495,15 @@ def _in_place(words: Words) -> Operands:
     return Operands(_plain(words, "-e -f --expression --file") if is_edit else ())
 
 
-def _fetch(words: Words) -> Operands:
-    """Curl and wget: files and the directory that they are put in."""
-    return Operands(
-        values_of(
-            words, "-o", "--output", "--output-dir", "-O", "--output-document", "-P",
-            "--directory-prefix", "-a", "--append-output", "--output-file", "-c", "--cookie-jar",
-            "--save-cookies", "-D", "--dump-header", "--trace", "--trace-ascii", "--stderr",
-        )
-    )  # fmt: skip
+_UNPACKS_TO = ("--directory", "--file", "--one-top-level", "--index-file")
 
 
 def _unpack(words: Words) -> Operands:
     """Tar and its kind: the directory that it is unpacked in, and what is packed."""
     lost = _plain(words[1:], "-f --file -C") if "--remove-files" in words else ()
-    written = values_of(words, "-C", "--directory", "-d", "-f", "--file", "-D", "-o")
+    if words and words[0] and words[0][0] != "-":  # "cf x.tar"
+        words = (f"-{words[0]}", *words[1:])
+    written = _values_of(words, "-C", "-d", "-f", "-D", "-o", *_UNPACKS_TO)
     return Operands(written, lost, bool(lost))
 
 
@@ -504,7 +526,7 @@ def _find(words: Words) -> Operands:
             break
         starts.append(word)
     tests = words[len(starts) :]
-    written = values_of(tests, "-fprint", "-fprintf", "-fls")
+    written = _values_of(tests, "-fprint", "-fprintf", "-fls")
     runs = {
         (after or "").rpartition("/")[2]
         for word, after in pairwise(tests)
@@ -527,7 +549,7 @@ def _find(words: Words) -> Operands:
 def _git(words: Words) -> Operands:
     """``git config`` writes, ``git clean`` and ``git rm -r`` destroy."""
     rest = list(words)
-    directory = "."
+    directory, tree = ".", _values_of(words, "--work-tree")
     while rest and (rest[0] is None or rest[0].startswith("-")):
         option = rest.pop(0)
         if option in {"-C", "-c", "--git-dir", "--work-tree"} and rest:
@@ -537,11 +559,12 @@ def _git(words: Words) -> Operands:
     command = _GIT_COMMANDS.get(rest[0] or "") if rest else None
     after = tuple(rest[1:])
     if command:
-        return command(after, directory)
+        found = command(after, directory)
+        return replace(found, written=(*found.written, *tree))
     known = tuple(word or UNKNOWN for word in rest)
     if not rest or rest[0] in _GIT_KEEPS or only_reads(("git", *known)):
-        return Operands(_below(directory, _outputs(after)))
-    return Operands(perhaps=_below(directory, _perhaps((None, *after))))
+        return Operands((*_below(directory, _outputs(after)), *tree))
+    return Operands(tree, perhaps=_below(directory, _perhaps((None, *after))))
 
 
 # they leave what they name in the working tree as it is
@@ -560,7 +583,7 @@ def _git_config(words: Words, directory: str) -> Operands:
     operands = _plain(words, "-f --file --type --default --blob")
     if not reads.isdisjoint(words) or (len(operands) == 1 and not _has(words, "e", "--unset")):
         return Operands()
-    if files := values_of(words, "-f", "--file"):
+    if files := _values_of(words, "-f", "--file"):
         return Operands(files)
     if _has(words, "", "--global"):
         return Operands(("~/.gitconfig",))
@@ -614,13 +637,13 @@ _SPECIAL: dict[str, Callable[[Words], Operands]] = {
     "chgrp": _change_mode, "setfacl": _change_mode, "chattr": _change_mode, "cp": _copy,
     "install": _copy, "ln": _copy, "scp": _copy, "rsync": _mirror, "mv": _move, "dd": _disk_dump,
     "sed": _in_place, "perl": _in_place, "ruby": _in_place, "mkfs": _make_file_system,
-    "curl": _fetch, "wget": _fetch, "tar": _unpack, "bsdtar": _unpack, "unzip": _unpack,
+    "tar": _unpack, "bsdtar": _unpack, "unzip": _unpack,
     "wipefs": _make_file_system, "blkdiscard": _make_file_system, "find": _find, "git": _git,
 }  # fmt: skip
 # programs that write all their operands -> their options that take a value
 _ALL = {
     "tee": "", "touch": "-d -r -t --date --reference", "mkdir": "-m --mode", "rmdir": "",
     "truncate": "-s -r --size --reference", "sponge": "", "gzip": "-S", "gunzip": "-S",
-    "bzip2": "", "xz": "", "patch": "-p -i -d", "ed": "", "ex": "", "vi": "", "vim": "", "nano": "",
-    "emacs": "", "mknod": "", "mkfifo": "", "split": "-b -l -n -a", "csplit": "-f -n",
+    "bzip2": "", "xz": "", "ed": "", "ex": "", "vi": "", "vim": "", "nano": "",
+    "emacs": "", "mknod": "", "mkfifo": "", "split": "-b -l -n -a",
 }  # fmt: skip

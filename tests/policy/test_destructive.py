@@ -167,6 +167,14 @@ WRITES = [
     "echo x &> .git/config", "echo x >| .git/config", "vim ~/.bashrc", "tee out/../work/.git/x",
     "f() { echo x > .git/config; }; f", "echo $((1)) > .git/config", "git log --output=$HOME/.bashrc",
     "git archive -o .git/hooks/pre-push HEAD", "git -C .git diff --output hooks/x",
+    # behind other letters, cut short, glued
+    "cp -rt .git/hooks x", "cp -vt.git/hooks x", "cp --targ .git/hooks x", "ln -sft.git/hooks x",
+    "install -Dt .git/hooks x", "tar --dir=.git/hooks -xf a", "tar cf .git/config x",
+    "tar -czvf .git/config x", "tar xf a --one-top-level=.git/hooks", "unzip -od .git/hooks a.zip",
+    "curl -so .git/config u", "curl -sD.git/config u", "curl -s --etag-save .git/config u",
+    "wget -qO .git/config u", "wget -P ~/.ssh u", "patch --output=.git/config a", "csplit -f .git/hooks/x a 1",
+    "git --work-tree=.git/hooks checkout -f HEAD", "git --work-tree .git/hooks restore a",
+    "flock .git/hooks/x true",
 ]  # fmt: skip
 
 
@@ -229,8 +237,9 @@ def of(text: str) -> Operands:
         ("git config a b", ("./.git/config",)), ("git -C d config a b", ("./d/.git/config",)),
         ("git config --global a b", ("~/.gitconfig",)), ("git config -f x a b", ("x",)),
         ("git config --get a", ()), ("git config a", ()), ("git config --unset a", ("./.git/config",)),
-        ("wget -O f u", ("f",)), ("wget -P d u", ("d",)), ("curl --output-dir d -O u", ("d", "u")),
-        ("tar xf a.tar -C d", ("d",)), ("unzip -d d a.zip", ("d",)), ("curl -s u", ()),
+        ("tar xf a.tar -C d", ("a.tar", "d")), ("tar -czf a.tar b", ("a.tar",)),
+        ("unzip -od d a.zip", ("d",)),
+        ("unzip -d d a.zip", ("d",)), ("curl -s u", ()),
         ("rm a ?", ("a", None)), ("find . -fprint f", ("f",)), ("? a", ()), ("", ()),
     ],
 )  # fmt: skip
