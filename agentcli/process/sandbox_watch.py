@@ -112,10 +112,6 @@ class Survey:
     room_bytes: int = 0
     give_up: float = 0.0
 
-    def is_over(self, left_s: float = 0.0) -> bool:
-        """Whether no more than that is left of the time."""
-        return time.monotonic() > self.give_up - left_s
-
     @property
     def scripts(self) -> list[Path]:
         """The files there are that other programs run; what husky writes itself is left to it."""
@@ -264,7 +260,8 @@ class TreeWatch:
             at += 1
             if path in found.directories:
                 continue
-            if len(found.directories) >= MOST_DIRECTORIES or found.is_over(_OF_NAMED_S):
+            is_over = time.monotonic() > found.give_up - _OF_NAMED_S
+            if is_over or len(found.directories) >= MOST_DIRECTORIES:
                 found.is_cut = True
                 break
             try:
@@ -453,7 +450,7 @@ class TreeWatch:
                 found.items.setdefault(path, _Watched(kind, many, top or path))
                 found.crowded.add(path)
                 break
-            if found.is_over():
+            if time.monotonic() > found.give_up:
                 found.is_cut = True
                 break
             left[is_file] -= 1

@@ -56,21 +56,15 @@ class Pinned:
 
 def pinned(places: Iterable[Path], files: Iterable[str]) -> dict[str, Pinned]:
     """Those of ``places`` that are there, and hold none of ``files`` that has another name."""
-    linked = [Path(path) for path in files if _has_other_names(path)]
-    found = {}
+    linked, found = [], {}
+    for file in files:  # it could be written under another name; see link(2)
+        with contextlib.suppress(OSError):
+            linked += [Path(file)] if os.lstat(file).st_nlink > 1 else []
     for place in places:
         if not any(path.is_relative_to(place) for path in linked):
             with contextlib.suppress(OSError):
                 found[str(place)] = Pinned(str(place))
     return found
-
-
-def _has_other_names(path: str) -> bool:
-    """Whether it can be written under another name, too; see link(2)."""
-    try:
-        return os.lstat(path).st_nlink > 1
-    except OSError:
-        return True
 
 
 MINIMAL = Held(
