@@ -76,8 +76,9 @@ _RUN_THE_DIRECTORY = re.compile(
     r"|rubocop|rspec|rails|phpunit|phpcs|php-cs-fixer|dotnet|sbt|lein|swift|dart|flutter"
     r"|ansible\S*|terraform|docker|podman|vagrant|watchexec|entr|xargs|parallel|find|gdb|n?vim|emacs"
 )
+_LONG_VALUE = re.compile(r"=\S{500}")
 _CALLS_ONE = re.compile(
-    r"(?m)(?:^|[;&|({!]|\b(?:then|do|else|exec|time|env)\b)[ \t]*(?:\w+=\S*[ \t]+)*"
+    r"(?m)(?:^|[;&|({!]|\b(?:then|do|else|exec|time|env)\b)[ \t]*(?:\w+=\S{0,500}[ \t]+)*"
     rf"(?!(?:git|hg|jj|find|xargs|parallel|gdb|n?vim|emacs)\b)(?:{_RUN_THE_DIRECTORY.pattern})(?![\w./=-])"
 )
 # of what a hook of the user's is made: they run nothing, and obey no file of the directory
@@ -193,7 +194,10 @@ def run_the_directory(scripts: Iterable[Path]) -> bool:
     """
     texts = [_text_of(script) for script in scripts]
     is_long = any(
-        len(text) >= _MAX_SCRIPT_BYTES or len(_named_in(text)) > _MAX_NAMED for text in texts
+        len(text) >= _MAX_SCRIPT_BYTES
+        or len(_named_in(text)) > _MAX_NAMED
+        or _LONG_VALUE.search(text)
+        for text in texts
     )
     return is_long or len(texts) >= _MAX_NAMED or any(map(_CALLS_ONE.search, texts))
 

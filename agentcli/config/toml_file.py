@@ -19,7 +19,7 @@ from agentcli.domain.values import frozen
 
 _POSITION = LazyPattern(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = LazyPattern(r"^\s*\[\[?\s*+(?P<path>[^\[\]\s]++(?:\s++[^\[\]\s]++)*+)\s*\]\]?\s*(#.*)?$")
-_ENTRY = LazyPattern(r"^\s*(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w-]++|\s*+\.\s*+)+?)\s*=")
+_ENTRY = LazyPattern(r"^\s*+(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w-]++|\s*+\.\s*+)+?)\s*=")
 _OPEN_HEADER = LazyPattern(r"^\s*\[\[?\s*(?P<path>[^\[\]#]*)")
 _BEGUN_HEADER = LazyPattern(r"\[\[?[A-Za-z]")
 MAX_DEPTH = 32  # dotted keys nest without brackets

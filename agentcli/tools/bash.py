@@ -77,7 +77,8 @@ _NETWORK_REFUSED = re.compile(
     re.IGNORECASE,
 )
 # they are often told to say nothing: "curl -s ADDRESS | jq ."
-_FETCHES = re.compile(r"\b(?:curl|wget)\b(?!.*(?:localhost|127\.0\.0\.1|\[::1))", re.DOTALL)
+_FETCHES = re.compile(r"\A(?>.*\b(?:curl|wget)\b)(?!.*(?:localhost|127\.0\.0\.1|\[::1))", re.DOTALL)
+_LOOKED_AT = 128 * 1024  # bytes at either end of what a command says
 _WORD = re.compile(rb"\w+")
 _PLACE_REFUSED = re.compile(
     rb"read-only file system|operation not permitted|permission denied|^bwrap: |^landlock: |"
@@ -383,6 +384,8 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     offline = start.access in {Access.READ_ONLY, Access.INSIDE} and not start.sandbox.state.network
     fetches = offline and _FETCHES.search(command) is not None
     said = capture.data() if has_failed or fetches or "git" in command else b""
+    if len(said) > 2 * _LOOKED_AT:
+        said = said[:_LOOKED_AT] + b"\n" + said[-_LOOKED_AT:]
     is_kept = _KEPT_BUSY in said  # some of git's commands go on
     told = command.encode("utf-8", "replace") + (b"\n" + said if has_failed else b"")
     words = set(_WORD.findall(told))

@@ -21,11 +21,13 @@ from agentcli.domain.tools import Asks, ToolDefinition, Workspace
 from agentcli.engine import finishing
 from agentcli.extensions import front_matter
 from agentcli.mcp import oauth
+from agentcli.policy import places
 from agentcli.policy.decision import CallFacts
 from agentcli.process import sandbox_home
 from agentcli.providers import _errors
 from agentcli.providers.text_calls.reading import CallScan, ReplyReading
 from agentcli.repl.slash import copy
+from agentcli.tools import bash
 from agentcli.tools.files import patch, pdf
 from agentcli.ui import exact, render
 from agentcli.ui.markdown_stream import MarkdownStream
@@ -65,12 +67,17 @@ def read(text: str) -> None:
     reading.take(StreamEnd(StopReason.END_TURN))
 
 
+def unwrapped(text: str) -> None:
+    with pytest.raises(patch.PatchProblem):
+        patch.parse_patch(text)
+
+
 ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
-    ("braces", judge, "cat {", "..", ","),
-    ("a variable", judge, "cat ${", "a", ""),
-    ("a default", judge, "cat ${a:-", "[", ""),
+    ("braces", places.forms_of, "{", "..", ","),
+    ("a variable", places.forms_of, "${", "a", ""),
+    ("a default", places.forms_of, "${a[a]:-", "[", ""),
     ("a script of sed", judge, "sed -n 'p", ";0,0p", "!' f"),
-    ("options that cut", judge, "git log | grep -", "o", "\n"),
+    ("options that cut", judge, "git log | grep '-", "o", "\n'"),
     ("marks on a letter", shown, "e", "\u0301", ""),
     ("characters without width", shown, "", "\u200b", ""),
     ("images in images", shown, "", "[![a](", ""),
@@ -82,12 +89,14 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
     ("DeepSeek's call", scanned, "<\uff5ctool\u2581call\u2581begin\uff5c>a", " ", "!"),
     ("DeepSeek's end", scanned, "<\uff5ctool\u2581call\u2581begin\uff5c>a{", " ", "!"),
     ("GLM's arguments", scanned, "<tool_call>a<arg_key>", "</arg_key><arg_value></arg_value>x", ""),
-    ("an element's ends", scanned, '<function=a>{"', "}</function>", "!"),
-    ("ends of thinking in code", read, "", "`</think>", ""),
+    ("an element's ends", scanned, '<function=a>{"', "</function>", "!"),
+    ("ends of thinking in code", read, "```\n", "</think>", ""),
     ("a page with a script", _errors._plain, "<", "script<", ""),
     ("a page with a title", _errors._plain, "<", "title><", ""),
     ("an address with a login", lambda text: is_credential("a", text), "://", "a+", ""),
     ("a fence of a patch", patch._FENCE.fullmatch, "```", " ", "!"),
+    ("fences in fences", unwrapped, "", "```\n", ""),
+    ("what fetches", bash._FETCHES.search, "", "curl localhost ", ""),
     ("pages", pdf._PAGES.fullmatch, "1", " ", "!"),
     (
         "git's settings",
@@ -97,9 +106,11 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
         "",
     ),
     ("what a script names", hooks._NAMED_IN_SCRIPT.findall, "", "a", "!"),
+    ("what a script calls", hooks._CALLS_ONE.search, "", ";a=", "!"),
     ("what Python names", hooks._PYTHON_FILE.findall, "", "a", "!"),
     ("a table's name", toml_file._HEADER.match, "[", " ", "x"),
     ("a key", toml_file._ENTRY.match, "", "a", ""),
+    ("spaces before a key", toml_file._ENTRY.match, "", " ", "!"),
     ("fences", copy._FENCED.search, "", "~", ""),
     ("a challenge", oauth._PARAMETER.findall, "", "a", ""),
     ("a field", front_matter._FIELD.fullmatch, "a: b", " ", "c"),

@@ -44,6 +44,7 @@ _HEREDOC = re.compile(
     r"(?:\$ )?(?:(?:apply_patch|applypatch|cat|git apply|patch -p1)\s+)?(?:-\s+)?"
     r"<<-?\s*(['\"]?)(\w+)\1\s*(?:\|\s*(?:apply_patch|applypatch|git apply|patch -p1)(?: -)?\s*)?"
 )
+_MOST_WRAPPERS = 8
 _FENCE = re.compile(r"(`{3,}|~{3,})\s*+\w*+\s*")
 _NUMBERED_HEADER = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 _FORMS = f"'{_ADD} PATH', '{_DELETE} PATH' and '{_UPDATE} PATH'"
@@ -164,13 +165,14 @@ def parse_patch(text: str) -> Patch:
 
 
 def _unwrapped(lines: list[str]) -> list[str]:
-    if len(lines) > 2:  # noqa: PLR2004 - a wrapper is two lines around something
-        heredoc = _HEREDOC.fullmatch(lines[0])
-        if heredoc and lines[-1].strip() == heredoc[2]:
-            return _unwrapped(_bare(lines[1:-1]))
-        fence = _FENCE.fullmatch(lines[0])
-        if fence and lines[-1].strip() == fence[1]:
-            return _unwrapped(_bare(lines[1:-1]))
+    for _ in range(_MOST_WRAPPERS):
+        if len(lines) <= 2:  # noqa: PLR2004 - a wrapper is two lines around something
+            break
+        heredoc, fence = _HEREDOC.fullmatch(lines[0]), _FENCE.fullmatch(lines[0])
+        closer = heredoc[2] if heredoc else fence[1] if fence else None
+        if lines[-1].strip() != closer:
+            break
+        lines = _bare(lines[1:-1])
     return lines
 
 
