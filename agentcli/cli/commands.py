@@ -154,7 +154,8 @@ def add_command(
     call.__annotations__ = annotations
     end = epilog() if spec.tells_codes else spec.epilog
     cls = _ProgramCommand if spec.is_program else PlainCommand
-    app.command(spec.name, cls=cls, help=spec.help, epilog=end, context_settings=CONTEXT)(call)
+    settings = {**CONTEXT, "ignore_unknown_options": spec.takes_command}
+    app.command(spec.name, cls=cls, help=spec.help, epilog=end, context_settings=settings)(call)
 
 
 def app_of(command: DirectCommand) -> typer.Typer:

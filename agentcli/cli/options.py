@@ -57,7 +57,8 @@ class OptionSet:
 class CommandSpec(NamedTuple):
     """What a command says of itself. ``epilog`` comes after the options, or the exit codes do.
 
-    ``is_program`` marks the one whose help is the program's own.
+    ``is_program`` marks the one whose help is the program's own, ``takes_command`` one whose words
+    are a shell command with options of its own.
     """
 
     name: str
@@ -65,6 +66,7 @@ class CommandSpec(NamedTuple):
     epilog: str | None = None
     is_program: bool = False
     tells_codes: bool = False
+    takes_command: bool = False
 
 
 class DirectCommand(NamedTuple):

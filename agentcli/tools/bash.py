@@ -408,7 +408,7 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         temporary = "/tmp" if start.sandbox.state.kind is SandboxKind.BWRAP else "$TMPDIR"  # noqa: S108 - named
         reads_only = start.access is Access.READ_ONLY
         writable = "nothing" if reads_only else f"only the workspace and {temporary}"
-        what, how = f"with {writable} writable", "outside"
+        what, how = f"with {writable} writable, and not everything readable", "outside"
     elif "/tmp/" in command and b"No such file" in said:  # noqa: S108 - only looked for
         what, how = "with a /tmp of its own", "outside"
     else:

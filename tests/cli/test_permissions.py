@@ -40,6 +40,9 @@ def test_explain_says_what_would_become_of_a_command_and_runs_nothing(tmp_path: 
     assert (told["answer"], told["rule"]) == ("deny", "bash(rm *)")
     told = explained("--permission-mode", "yolo", "rm -rf .", cwd=tmp_path)
     assert (told["answer"], told["offers"]) == ("ask", [])
+    assert explained("--permission-mode", "yolo", *"rm -rf .".split(), cwd=tmp_path) == told
+    done = run_agent("permissions", "explain", "--mode", "plan", "ls", cwd=tmp_path)
+    assert done.code != 0 and "unknown option --mode" in done.stderr
     assert explained("--permission-mode", "plan", "make", cwd=tmp_path)["answer"] == "deny"
     assert not (tmp_path / "made").exists()
 

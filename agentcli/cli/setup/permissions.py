@@ -80,6 +80,10 @@ def explain_(options: ExplainOptions) -> int:
 
 def _arguments(options: ExplainOptions) -> dict[str, Any]:
     text = " ".join(options.command or ())
+    if text.startswith("-"):
+        raise UsageError(
+            f"unknown option {text.split()[0]}", "see: agent permissions explain --help"
+        )
     arguments: dict[str, Any] = {"command": text} if text else {}
     for pair in options.arg or ():
         name, given, value = pair.partition("=")
@@ -140,7 +144,9 @@ def _in_force(options: PolicyOptions) -> tuple[Settings, SessionOptions]:
 APP = new_app("Explain what runs without asking, and why.", "list")
 add_command(
     APP,
-    CommandSpec("explain", "Explain what would become of a command or another call."),
+    CommandSpec(
+        "explain", "Explain what would become of a command or another call.", takes_command=True
+    ),
     ExplainOptions,
     explain_,
 )
