@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agentcli.domain.clean import is_deep, read_json
+from agentcli.domain.clean import count_values, is_deep, read_json
 from agentcli.domain.errors import UsageError
 from agentcli.domain.messages import DocumentPart, ImagePart, TextPart
 
@@ -26,6 +26,7 @@ MAX_LINE_BYTES = 32 * 1024 * 1024
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 MAX_FILE_BYTES = 1024 * 1024 * 1024
 MAX_RECORDS = 500_000
+MAX_HELD_VALUES = 5_000_000
 MAX_DEPTH = 200
 MAX_BLOB_BYTES = 24 * 1024 * 1024
 _CHUNK = 1 << 20
@@ -78,9 +79,14 @@ class Source:
 
     def records(self) -> Iterator[Record]:
         """The lines that are JSON objects, in order."""
+        values = 0
         for count in range(MAX_RECORDS):
             line = self._first.pop(0) if self._first else self._line()
             if not line:
+                return
+            values += count_values(line)
+            if values > MAX_HELD_VALUES:
+                self.left_out[f"rest of the file, beyond {MAX_HELD_VALUES:,} values"] += 1
                 return
             value = parsed(line)
             if isinstance(value, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -369,7 +369,16 @@ def test_a_line_without_end_is_passed_over(
 
 
 _SHORT = jsonl([codex_session()[0], spoken("user", 2, "short")])
-_LISTS = b"[0" + b",[]" * 8_000_000 + b"]"
+
+
+def _lists(count: int) -> bytes:
+    return b"[0" + b",[]" * count + b"]"
+
+
+def _lines_of_lists() -> Iterator[bytes]:
+    for number in range(12):
+        line = jsonl([said(f"u{number}", None, 1, "x", more="MORE")])
+        yield line.replace(b'"MORE"', _lists(800_000))
 
 
 @pytest.mark.slow
@@ -378,30 +387,45 @@ _LISTS = b"[0" + b",[]" * 8_000_000 + b"]"
     ("pieces", "is_known"),
     [
         (
-            [_SHORT, b'{"type": "response_item", "payload": "', *[b"x" * (1 << 20)] * 100, b'"}'],
+            lambda: [_SHORT, b'{"type": "response_item", "payload": "', b"x" * (100 << 20), b'"}'],
             True,
         ),
-        ([_SHORT, b'{"type": "response_item", "payload": ', _LISTS, b"}"], True),
-        ([b'"', b"x" * (24 << 20), b'"\n'] * 20, False),
-        ([b'{"x": [0', *[b"\n,", _LISTS] * 2, b"]}"], False),
-        ([b'{"x": "', b'\\",' * 8_000_000, b'\n"}'], False),
+        (lambda: [_SHORT, b'{"type": "response_item", "payload": ', _lists(8_000_000), b"}"], True),
+        (_lines_of_lists, True),
+        (lambda: [b'"', b"x" * (24 << 20), b'"\n'] * 20, False),
+        (lambda: [b'{"x": [0', *[b"\n,", _lists(8_000_000)] * 2, b"]}"], False),
+        (lambda: [b'{"x": "', b'\\",' * 8_000_000, b'\n"}'], False),
     ],
-    ids=["a line of 100 MB", "a line of lists", "long lines", "many lists", "commas in a text"],
+    ids=[
+        *("a line of 100 MB", "a line of lists", "lines of lists", "long lines", "many lists"),
+        "commas in a text",
+    ],
 )
 def test_a_hostile_file_costs_no_such_memory(
-    tmp_path: Path, pieces: list[bytes], is_known: bool
+    tmp_path: Path, pieces: Callable[[], Iterable[bytes]], is_known: bool
 ) -> None:
     import tracemalloc
 
     path = tmp_path / "it.jsonl"
     with path.open("wb") as file:
-        file.writelines(pieces)
+        file.writelines(pieces())
     tracemalloc.start()
     with path.open("rb") as stream, nullcontext() if is_known else pytest.raises(UsageError):
         importer_in(tmp_path).read(stream, "it")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 200 << 20
+    assert peak < 450 << 20
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_file_makes_a_bounded_number_of_sessions(
+    importer: Importer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcli.store.imports.formats.claude.MAX_AGENTS", 2)
+    chains = [said(f"a{n}", None, 1, "x", isSidechain=True, agentId=f"g{n}") for n in range(5)]
+    done = bring(importer, jsonl([said("u1", None, 1, "x"), *chains]))
+    assert done.agents == 2
+    assert done.left_out == {"sub-agent beyond the first 2": 3}
 
 
 @pytest.mark.spec("CLI-8", "SEC-13")

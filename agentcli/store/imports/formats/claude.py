@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ from agentcli.store.imports.reading import (
 )
 
 NAME = "claude"
-MAX_AGENT_FILES = 500
+MAX_AGENTS = 500
 _SAID = frozenset({"user", "assistant"})
 _SYNTHETIC = "<synthetic>"
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
@@ -88,7 +89,9 @@ def _read_claude(source: Source, path: Path | None) -> DraftSession:
     chains = lines.chains
     for each in _agent_files(path, draft.id) if path is not None else ():
         _read_agent(each, chains, draft.left_out)
-    for key, records in chains.items():
+    if (more := len(chains) - MAX_AGENTS) > 0:
+        draft.left_out[f"sub-agent beyond the first {MAX_AGENTS}"] += more
+    for key, records in islice(chains.items(), MAX_AGENTS):
         agent = DraftSession(NAME, id=key, cwd=draft.cwd, left_out=draft.left_out)
         _tell(agent, records)
         prompt = next((m.message.text for m in agent.messages), "")
@@ -143,7 +146,7 @@ def _agent_files(path: Path, session_id: str) -> Iterator[Path]:
     beside = path.parent.glob("agent-*.jsonl") if path.stem == session_id else ()
     is_own = own.resolve() == path.parent.resolve() / path.stem / own.name  # no link to elsewhere
     found = (*(sorted(own.glob("*.jsonl")) if is_own else ()), *sorted(beside))
-    yield from (each for each in found[:MAX_AGENT_FILES] if _is_of(each, session_id))
+    yield from (each for each in found[:MAX_AGENTS] if _is_of(each, session_id))
 
 
 def _is_of(path: Path, session_id: str) -> bool:
