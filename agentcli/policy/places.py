@@ -433,7 +433,8 @@ class Variables:
 
     def _set(self, setting: str) -> None:
         if found := _SETTING.match(setting):
-            pieces = (found[3], *found[3].strip("()").split())
+            is_told = found[3][:2] == "$(" or found[3][:1] == "`"  # one piece, whatever is in it
+            pieces = (found[3], *(() if is_told else found[3].strip("()").split()))
             forms = [form for piece in pieces for form in self.forms(piece)]
             self._add(found[1], [OPEN] if found[2] or "]=" in found[3] else forms)
 
