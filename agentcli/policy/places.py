@@ -227,6 +227,9 @@ def _is_history(names: Sequence[str]) -> bool:
     return names[at + 1 :][:1] in [(name,) for name in _HISTORY]
 
 
+_MOST_PARENTS = 2_048  # more than a name that a kernel takes can have
+
+
 def _place(
     path: Path, own: Sequence[tuple[str, ...]], born: Mapping[Path, Collection[str]]
 ) -> str | None:
@@ -243,7 +246,7 @@ def _place(
         is_script = names in own and "." in names[-1] and not os.path.isdir(path)  # noqa: PTH112 - never raises
         return f"{path.name} (a hook runs it)" if is_script else "agentcli's own directory"
     is_there = True
-    for place in (*reversed(path.parents), path):
+    for place in (*reversed(path.parents[-_MOST_PARENTS:]), path):
         names_born = born.get(place, ())
         is_there = is_there and os.path.lexists(place)
         if (is_there or len(names_born) > 1) and is_git_directory(place, names_born):

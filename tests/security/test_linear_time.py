@@ -76,6 +76,7 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
     ("braces", places.forms_of, "{", "..", ","),
     ("a variable", places.forms_of, "${", "a", ""),
     ("a default", places.forms_of, "${a[a]:-", "[", ""),
+    ("a deep name", judge, "rm -rf ", "a/", ""),
     ("a script of sed", judge, "sed -n 'p", ";0,0p", "!' f"),
     ("options that cut", judge, "git log | grep '-", "o", "\n'"),
     ("marks on a letter", shown, "e", "\u0301", ""),
