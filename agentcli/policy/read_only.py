@@ -96,12 +96,6 @@ _IFS = re.compile(r"IFS=(?:[^$`\s\"'\\]{0,8}|\"[^$`\"\\]{0,8}\"|\$?'[^']{0,8}')"
 _SHOWN_BY = re.compile(
     r"(?:LC_[A-Z]+|LANG|TZ|NO_COLOR|FORCE_COLOR|COLUMNS|TERM)=[A-Za-z0-9_][\w/.+-]*|(?:GIT_)?PAGER=cat"
 )
-_ASSIGNMENT = re.compile(r"([A-Za-z]\w*)=")
-# bash(1), "Shell Variables", git(1), ld.so(8): to assign these has an effect
-_LOOKED_AT = re.compile(
-    r"(?:BASH|COMP|GIT_|GLOB|HIST|LC_|LD_|OPT|PROMPT|PS\d|SHELL|XDG_).*|\w*(?:_proxy|PATH|PWD)"
-    r"|ENV|EXECIGNORE|HOME|IFS|LANG|POSIXLY_CORRECT|TIMEFORMAT|TMOUT|TMPDIR"
-)
 _PRINTS_OTHERS = frozenset({"-printf", "-ls"})
 SEARCHES = re.compile(
     r"grep|find|ls-files|\b(?:rg|ag|ack|fd|ls|diff|xargs|parallel)\b|[$`]|\.\.\w*\}|[?*+@!]\("
@@ -133,12 +127,6 @@ def is_read_only(
         if credential_met(command, cwd):
             return False
     return _Reader(workspace, search_path, contained, parsed, (cwd,)).reads_all()
-
-
-def _keeps_to_itself(assignment: str) -> bool:
-    """Whether nobody but this command looks at the variable."""
-    found = _ASSIGNMENT.match(assignment)
-    return found is not None and not (_LOOKED_AT.fullmatch(found[1]) or found[1] in os.environ)
 
 
 def _takes_matches(words: Sequence[str], source: str) -> bool:
@@ -223,12 +211,11 @@ class _Reader:
 
     def only_reads(self, command: SimpleCommand) -> bool:
         """Whether one command does, whatever the variables of loops stand for."""
-        is_known = _SHOWN_BY.fullmatch if command.words else _keeps_to_itself
-        is_known = _IFS.fullmatch if command.words[:1] == ("read",) else is_known
+        is_known = _IFS.fullmatch if command.words[:1] == ("read",) else _SHOWN_BY.fullmatch
         if command.assignments and not (self.contained and all(map(is_known, command.assignments))):
             return False
         if not command.words or not all(map(self._harmless, command.redirections)):
-            return bool(command.assignments) and not command.redirections
+            return False
         calls = 0
         for values in self._values(command):
             calls += 1
@@ -243,18 +230,15 @@ class _Reader:
         return calls > 0
 
     def _values(self, command: SimpleCommand) -> Iterator[dict[str, str]]:
-        """Each way in which loops around ``command`` and assignments set its variables."""
-        text = " ".join(command.sources).replace("{", "")
-        around = {
-            loop.variable: loop.sources
-            for loop in self.parsed.loops
-            if loop.start < command.at < loop.end
-        }
-        names = [name for name in {**around, **self._assigned()} if f"${name}" in text]
+        """Each way in which the loops around ``command`` set their variables."""
+        text = " ".join(command.sources)
+        around = [loop for loop in self.parsed.loops if loop.start < command.at < loop.end]
+        around = [loop for loop in around if f"${loop.variable}" in text.replace("{", "")]
+        names = [loop.variable for loop in around]
         values = []
-        for name in names:
+        for loop in around:
             known: list[str] = []
-            for source in around.get(name, ()):
+            for source in loop.sources:
                 word = unquote(source)
                 found = [word] if word is not None else self._matches(source)
                 if found is None and self.contained and re.search("[$`]", source):
@@ -262,23 +246,9 @@ class _Reader:
                 if not found or not all(map(_PLAIN_VALUE.fullmatch, found)):
                     return
                 known += found
-            for source in self._assigned().get(name, ()):
-                word = unquote(source) or UNKNOWN
-                if word.startswith("-"):
-                    return
-                known.append(word if _PLAIN_VALUE.fullmatch(word) else UNKNOWN)
             values.append(known)
         for chosen in itertools.product(*values):
             yield dict(zip(names, chosen, strict=True))
-
-    def _assigned(self) -> dict[str, tuple[str, ...]]:
-        """What the text sets variables to, wherever."""
-        found: dict[str, tuple[str, ...]] = {}
-        for command in self.parsed.commands:
-            for each in () if command.words else command.assignments:
-                name, _, source = each.partition("=")
-                found[name] = (*found.get(name, ()), source)
-        return found
 
     def _words(self, command: SimpleCommand, values: dict[str, str]) -> list[str] | None:
         """The words of one call; ``None`` where one of them could be anything."""
