@@ -96,6 +96,7 @@ _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _WORKTREES = "worktrees"  # config.paths.Paths.worktrees_dir
 _ABOVE_A_FILE = 3  # that, the repository, the name
+_MOST_PARENTS = 2_048  # more than a name that a kernel takes can have
 _OTHER_ROOT = LazyPattern(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?=/|$)")
 
 
@@ -111,7 +112,8 @@ def protected_place(
     named = tuple(_all_names(paths))
     born: dict[Path, set[str]] = {}
     for path in named:
-        for place, name in zip(path.parents, reversed(path.parts), strict=False):
+        parents = path.parents[-_MOST_PARENTS:]
+        for place, name in zip(parents, reversed(path.parts[1 : len(parents) + 1]), strict=True):
             born.setdefault(place, set()).add(plain_name(name))
     for path in named:
         found = _place(path, own, born)
@@ -194,7 +196,7 @@ def has_own_repository(directory: Path, workspace: Workspace) -> bool:
     Its configuration could have git run programs: going there is no small step.
     """
     real, root = real_path(directory), real_path(workspace.root)
-    for place in (real, *real.parents):
+    for place in (real, *real.parents[-_MOST_PARENTS:]):
         if place == root or not place.is_relative_to(root):
             return False
         if is_git_directory(place) or os.path.lexists(place / ".git"):
@@ -225,9 +227,6 @@ def _is_history(names: Sequence[str]) -> bool:
     """Whether it is the index, the objects or the references of a repository."""
     at = max((at for at, name in enumerate(names) if name in _GIT), default=len(names))
     return names[at + 1 :][:1] in [(name,) for name in _HISTORY]
-
-
-_MOST_PARENTS = 2_048  # more than a name that a kernel takes can have
 
 
 def _place(
