@@ -41,16 +41,16 @@ FREE_S = 0.4  # what is over by then is no harm, however it grows
 BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Asks.ANYTHING, "shell")
 
 
-def judge(command: str, root: str = "/") -> None:
-    here = Workspace(Path(root), Path(root))
+def judge(command: str) -> None:
+    here = Workspace(Path("/"), Path("/"))
     facts = CallFacts(BASH, {"command": command}, ())
     policy = policy_of(PermissionMode.AUTO, [], [])
     policy.contained = True
     judged(Asked(facts, here), policy)
 
 
-def judge_in_workspace(command: str) -> None:
-    judge(command, str(Path(__file__).parent))
+def placed(name: str) -> None:
+    places.protected_place((Path("/") / name,), ())
 
 
 def shown(text: str) -> None:
@@ -81,7 +81,7 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
     ("a variable", places.forms_of, "${", "a", ""),
     ("a default", places.forms_of, "${a[a]:-", "[", ""),
     ("a deep name", judge, "rm -rf ", "a/", ""),
-    ("a deep name in a workspace", judge_in_workspace, "rm -rf ", "a/", ""),
+    ("a deep place", placed, "", "a/", ""),
     ("a script of sed", judge, "sed -n 'p", ";0,0p", "!' f"),
     ("options that cut", judge, "git log | grep '-", "o", "\n'"),
     ("marks on a letter", shown, "e", "\u0301", ""),
