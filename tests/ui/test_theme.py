@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from agentcli.config import settings as keys
+from agentcli.config import keys
 from agentcli.ui.theme import ADDED, BOLD, DIM, OK, REMOVED, THEMES, TINT, Theme, theme_for
 
 
