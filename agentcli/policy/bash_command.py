@@ -39,6 +39,10 @@ class Redirection:
     writes: bool
 
 
+GIVE_WORDS = frozenset({"xargs", "gxargs", "parallel"})
+"""Programs that give another one the words that they read."""
+
+
 @frozen
 class SimpleCommand:
     """One program call with all that bash would do around it.
@@ -61,6 +65,11 @@ class SimpleCommand:
     fed: tuple[str, ...] = ()
     at: int = field(default=-1, compare=False)
     upstream: tuple[int, ...] | None = field(default=None, compare=False)
+
+    @property
+    def program(self) -> str:
+        """The name of the program, without its directory; empty where there is or is known none."""
+        return (self.words[0] or "").rpartition("/")[2] if self.words else ""
 
 
 @frozen

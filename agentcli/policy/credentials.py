@@ -21,7 +21,7 @@ from pathlib import Path
 
 from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
-from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
+from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, unquoted
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.places import (
@@ -65,7 +65,7 @@ _GIT_NAMES_ONLY = re.compile(r"\S+(?: -C \S+)? (?:check-ignore |ls-files |rm (?:
 _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "jq"})
 _LEAVES_OUT = frozenset({"--exclude", "--exclude-dir"})
 _IS_NOT = re.compile(r"(?:!|-not)-(?:i?name|i?path|wholename)")  # of find
-_HANDS_ON = frozenset({"xargs", "parallel", "read", "mapfile", "readarray"})
+_HANDS_ON = GIVE_WORDS | {"read", "mapfile", "readarray"}
 _RUNS_CODE = re.compile(r"\b(?:python[\d.]*|node|ruby|perl|php|deno|bun|lua|[gmn]?awk|sed)\b")
 _MOST_BEFORE_CODE = 4  # "uv run python -c"
 _IN_CODE = re.compile(r"""[^\s'"`(){};,<>|&]+""")
@@ -152,7 +152,7 @@ def _in_code(
 def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
     """The words of ``command`` that may name what it reads."""
     words = command.words
-    program = (words[0] or "").rpartition("/")[2] if words else ""
+    program = command.program
     yield from (each.target or "" for each in command.redirections if not each.writes)
     if program in _NAMES_ONLY and not hands_on and "-exec" not in words:
         return
@@ -255,13 +255,13 @@ def _open_names(text: str, parsed: ParsedCommand) -> Iterator[str]:
     if not parsed.understood:
         for word in filter(_EXTENDED.search, _TOKEN.findall(text[:LONGEST_LOOSE])):
             yield from variables.forms(word)
-    gives = (each for each in commands if each.words and each.words[0] in _GIVE)
+    gives = (each for each in commands if each.words and each.words[0] in GIVE_WORDS)
     is_given = any(not is_given_list(each, commands) for each in gives)
     for command in commands:
-        program = (command.words[0] or "").rpartition("/")[2] if command.words else ""
+        program = command.program
         if None not in command.words or not _shows(program):
             continue
-        if _GIVE.isdisjoint(command.wrappers):
+        if GIVE_WORDS.isdisjoint(command.wrappers):
             yield from (form for each in _operands_of(command) for form in variables.forms(each))
         elif is_given:
             yield OPEN
@@ -273,7 +273,7 @@ def _shows(program: str) -> bool:
 
 def _operands_of(command: SimpleCommand) -> Iterator[str]:
     """How the operands are written that only the shell will know."""
-    program = (command.words[0] or "").rpartition("/")[2]
+    program = command.program
     sources = command.sources if len(command.sources) == len(command.words) else ()
     # a number is no option, and the value of any
     numbers = {str(at + 10**9): source for at, source in enumerate(sources)}
@@ -335,7 +335,6 @@ _SHOW = frozenset(
         "dd",
     }
 )  # fmt: skip
-_GIVE = frozenset({"xargs", "parallel"})
 _MOST_PLACES = 200
 Words = Sequence[str]
 
@@ -416,8 +415,10 @@ def _after_cd(commands: Sequence[SimpleCommand], cwd: Path) -> Path:
 
 
 def _shows_what_is_given(command: SimpleCommand) -> bool:
-    program = (command.words[0] or "").rpartition("/")[2] if command.words else ""
-    return program in _SHOW and (None in command.words or not _GIVE.isdisjoint(command.wrappers))
+    program = command.program
+    return program in _SHOW and (
+        None in command.words or not GIVE_WORDS.isdisjoint(command.wrappers)
+    )
 
 
 def _in_repository(cwd: Path) -> bool:

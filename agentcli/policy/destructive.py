@@ -18,7 +18,7 @@ from pathlib import Path
 
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
-from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
+from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, unquoted, written_names
 from agentcli.policy.bash_wrappers import look_through
 from agentcli.policy.decision import CallPlace
@@ -45,7 +45,6 @@ from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION, UNKNOWN
 
 _ALL_OF_IT = re.compile(r"[.!^\[\]]*[*?][*?.!^\[\]]*")
 _GOES_BACK = re.compile(r"[^*?\]]*[*?\]].*/\.\.(?:/|\Z)", re.DOTALL)
-_GIVE_WORDS = frozenset({"xargs", "parallel"})
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|pts(?:/.*)?)"
 )
@@ -114,15 +113,11 @@ def _as_pattern(form: str, rest: str = "*") -> str | None:
 
 def _hands_to_killer(commands: Sequence[SimpleCommand], text: str) -> bool:
     """Whether one of ``commands`` removes what another one, such as ``find``, tells it."""
-    killers = (each for each in commands if each.words and _base(each.words[0]) in _KILLERS)
+    killers = (each for each in commands if each.program in _KILLERS)
     return any(
-        not _GIVE_WORDS.isdisjoint(each.wrappers) or (None in each.words and _TELLS.search(text))
+        not GIVE_WORDS.isdisjoint(each.wrappers) or (None in each.words and _TELLS.search(text))
         for each in killers
     )
-
-
-def _base(program: str | None) -> str:
-    return (program or "").rpartition("/")[2]
 
 
 def _has_unseen_target(parsed: ParsedCommand) -> bool:
@@ -156,7 +151,7 @@ class _Search:
     def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
         """What ``command`` would destroy, and what protected place it would write."""
         words = seen_words(command)
-        if self.hands_on and words and _base(words[0]) == "find":
+        if self.hands_on and replace(command, words=words).program == "find":
             words = (*words, "-exec", "rm")
         operands = operands_of(words)
         lost: set[str | None] = set()
@@ -187,7 +182,7 @@ class _Search:
     ) -> Iterator[Danger]:
         """SEC-14; ``told`` takes the operands whose loss is one."""
         part = command.text
-        from_elsewhere = not _GIVE_WORDS.isdisjoint(command.wrappers)
+        from_elsewhere = not GIVE_WORDS.isdisjoint(command.wrappers)
         is_torn = not self.has_all and not operands.destroyed
         is_unseen = None in operands.destroyed or from_elsewhere or is_torn
         if operands.is_recursive and is_unseen:

@@ -216,7 +216,7 @@ def covers(pattern: str, command: SimpleCommand) -> bool:
 
 def _goes_beyond(command: SimpleCommand, pattern: str) -> bool:
     """Whether it has an option that makes more of it than ``pattern`` says, and does not name."""
-    program = (command.words[0] or "").rpartition("/")[2]
+    program = command.program
     beyond = _BEYOND.get(program, "")
     says = pattern.split()[1:]
     is_any = program != "git" and says[:1] in ([], ["*"])

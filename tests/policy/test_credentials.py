@@ -22,7 +22,7 @@ MEETS = (
     "find . -exec sh -c 'cat \"$1\"' _ {} \\;", "find . -name '*.py' -o -type f -exec cat {} +",
     "find . ! -name '*.py' -type f -exec cat {} +", "find . -name '*env*' | xargs -n1 head",
     'find . -type f | while read f; do cat "$f"; done', "for f in $(find . -type f); do sed -n p $f; done",
-    "cat $(find . -type f)", "ls -A | xargs cat", "cat $(ls -a)", "fd -H -x cat", "rg --files -uu | xargs cat",
+    "cat $(find . -type f)", "ls -A | xargs cat", "ls -A | gxargs cat", "cat $(ls -a)", "fd -H -x cat", "rg --files -uu | xargs cat",
     "for f in .e*; do cat $f; done", "find deep -type f | parallel cat",
     "diff -N . src", "diff src .", "diff --from-file=. src", "diff --to-file . src", "diff --rec -N . src",
     "git diff src .", "cd linked && ls | xargs cat", "git ls-files | xargs cat", "find linked -name note | xargs cat", "grep -d rec KEY .",
