@@ -556,8 +556,7 @@ def _hide_keys(settings: Settings) -> None:
     """No command sees the keys of the user's own providers either (SEC-8)."""
     from agentcli.process.environment import hide_variables
 
-    names = [config.key_env for config in settings.providers.values()]
-    hide_variables(filter(None, (*names, *settings.sent_variables, settings.search_api_key_env)))
+    hide_variables(settings.key_variables)
 
 
 def _budget_notice(model: ModelInfo) -> tuple[str, ...]:

@@ -156,6 +156,12 @@ class Settings:
             for name in re.findall(_VARIABLE, text)
         ]
 
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """The variables that the user names as those of keys, whatever they are called."""
+        names = (config.key_env for config in self.providers.values())
+        return tuple(filter(None, (*names, *self.sent_variables, self.search_api_key_env)))
+
     def watch_secrets(self, watcher: Callable[[Iterable[str]], None]) -> None:
         """Tell ``watcher`` all ``secrets``, and later each that becomes known."""
         watcher(self.secrets)

@@ -85,12 +85,17 @@ def base_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
     A key that is withheld is so under every name.
     """
     origin = os.environ if source is None else source
-    kept = {name: value for name, value in origin.items() if may_pass(name, value)}
-    for name, key in origin.items():
-        if (name in _hidden or _SECRET.fullmatch(name)) and is_secret(key):
-            kept = {other: value for other, value in kept.items() if key not in value}
+    keys = provider_keys(origin)
+    kept = {n: v for n, v in origin.items() if n not in keys and may_pass(n, v)}
     kept.setdefault("PATH", _DEFAULT_PATH)
     return kept | _FIXED
+
+
+def provider_keys(env: Mapping[str, str], named: Iterable[str] = ()) -> frozenset[str]:
+    """The variables of ``env`` that hold a key of a model's provider, and all ``named`` ones."""
+    known = {*named, *_hidden, *(name for name in env if _SECRET.fullmatch(name))}
+    keys = [env[name] for name in known & env.keys() if is_secret(env[name])]
+    return frozenset(known | {name for name in env if any(key in env[name] for key in keys)})
 
 
 def without_credentials(

@@ -148,12 +148,14 @@ def _variables(root: Path) -> dict[str, str]:
 
 
 def _provider_keys(settings: Settings) -> frozenset[str]:
-    """The variables that hold the keys of the user's providers (SEC-1)."""
+    """The variables that hold keys of the user's providers: no command has them (SEC-1, SEC-8)."""
+    from agentcli.process.environment import provider_keys
     from agentcli.providers._registry import key_variables, provider_names, spec_of
 
     own = settings.providers
     names = provider_names(own)
-    return frozenset(key for each in names for key in key_variables(own.get(each), spec_of(each)))
+    known = (key for each in names for key in key_variables(own.get(each), spec_of(each)))
+    return provider_keys(settings.env, (*known, *settings.key_variables))
 
 
 def _off(server: McpServer) -> McpServer:
