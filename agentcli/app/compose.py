@@ -554,9 +554,12 @@ def _closers(
 
 def _hide_keys(settings: Settings) -> None:
     """No command sees the keys of the user's own providers either (SEC-8)."""
-    from agentcli.process.environment import hide_variables
+    from agentcli.process.environment import hide_keys, hide_variables
 
     hide_variables(settings.key_variables)
+    if settings.stored is not None:
+        hide_keys(settings.stored.known.values())
+        settings.stored.watchers.append(hide_keys)
 
 
 def _budget_notice(model: ModelInfo) -> tuple[str, ...]:

@@ -63,11 +63,17 @@ _SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
 # what each environment has of its own, and who enters it wants
 _OF_ENVIRONMENTS = LazyPattern(r"(?:python|pypy|pip|pydoc|idle|wheel|activate|node|npm|npx)[\w.-]*")
 _hidden: set[str] = set()
+_stored: set[str] = set()
 
 
 def hide_variables(names: Iterable[str]) -> None:
     """Keep these variables, too, from every command: the key names of configured providers."""
     _hidden.update(names)
+
+
+def hide_keys(keys: Iterable[str]) -> None:
+    """Keep these keys from every command, whatever variable they stand in: what logins hold."""
+    _stored.update(filter(is_secret, keys))
 
 
 def may_pass(name: str, value: str = "") -> bool:
@@ -94,7 +100,7 @@ def base_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
 def provider_keys(env: Mapping[str, str], named: Iterable[str] = ()) -> frozenset[str]:
     """The variables of ``env`` that hold a key of a model's provider, and all ``named`` ones."""
     known = {*named, *_hidden, *(name for name in env if _SECRET.fullmatch(name))}
-    keys = [env[name] for name in known & env.keys() if is_secret(env[name])]
+    keys = {*_stored, *(env[name] for name in known & env.keys() if is_secret(env[name]))}
     return frozenset(known | {name for name in env if any(key in env[name] for key in keys)})
 
 
