@@ -6,30 +6,46 @@ https://git-scm.com/docs/gitrepository-layout
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
 
+GITDIR = b"gitdir: "
+_MOST_BYTES = 16 * 1024
 
-def _first_line(path: Path) -> str:
+
+def _held_by(path: Path) -> bytes:
+    """What a small file holds; nothing where it is another thing, such as a FIFO, or too large."""
     try:
-        with path.open("rb") as file:
-            return os.fsdecode(file.read(4096)).partition("\n")[0].strip()
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return ""
+        return b""
+    with os.fdopen(handle, "rb") as file:
+        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+        data = file.read(_MOST_BYTES + 1) if is_file else b""
+    return data if len(data) <= _MOST_BYTES else b""
+
+
+def link_in(data: bytes, key: bytes = b"") -> str:
+    """What ``data`` of a ``.git`` file (``key``: ``GITDIR``) or ``commondir`` names; may be empty.
+
+    Git takes all of it but ends of lines at its end: a name may hold spaces, quotes and lines
+    (``read_gitfile_gently`` and ``get_common_dir_noenv`` of its setup.c).
+    """
+    name = data.rstrip(b"\r\n")
+    return os.fsdecode(name.removeprefix(key)) if name.startswith(key) and b"\0" not in name else ""
 
 
 def named_by(entry: Path) -> Path | None:
     """The directory that a ``.git`` file names."""
-    line = _first_line(entry)
-    if not line.startswith("gitdir:"):
-        return None
-    return real_path(entry.parent / line.removeprefix("gitdir:").strip())
+    name = link_in(_held_by(entry), GITDIR)
+    return real_path(entry.parent / name) if name else None
 
 
 def working_tree_of(directory: Path) -> Path | None:
     """The working tree that git's own ``directory`` for it names."""
-    back = _first_line(directory / "gitdir")
+    back = link_in(_held_by(directory / "gitdir"))
     return real_path(directory / back).parent if back else None
 
 
@@ -39,9 +55,9 @@ def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     A ``.git`` file is the workspace's word alone; what it names must name it in return, which no
     command inside can bring about.
     """
-    back = _first_line(directory / "gitdir")
+    back = link_in(_held_by(directory / "gitdir"))
     if not back or real_path(directory / back) != real_path(entry):
         return None
-    common = real_path(directory / _first_line(directory / "commondir"))
+    common = real_path(directory / link_in(_held_by(directory / "commondir")))
     is_repository = all(os.path.exists(common / name) for name in ("HEAD", "objects"))  # noqa: PTH110 - never raises
     return common if is_repository and directory.parent == common / "worktrees" else None

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from agentcli.domain.worktrees import GITDIR, link_in
 from agentcli.process.sandbox_home import read_small
 
 _MOST_INCLUDED = 30
@@ -97,6 +98,12 @@ def joined(base: str, name: str) -> str:
         return os.path.realpath(os.path.join(base, plain))  # noqa: PTH118 - texts
     except (OSError, ValueError, RuntimeError):
         return ""
+
+
+def linked(base: str, data: bytes, key: bytes = b"") -> str:
+    """Where a ``.git`` file or ``commondir`` with ``data`` leads from ``base``; empty: nowhere."""
+    name = link_in(data, key)
+    return os.path.realpath(os.path.join(base, name)) if name else ""  # noqa: PTH118 - texts
 
 
 def named_by(config: bytes, directory: str, tree: str) -> Iterator[tuple[str, bool]]:
@@ -198,7 +205,7 @@ def run_by_git(path: Path) -> str:
 
 def _run_in(real: str, tree: str) -> str:
     git = _git_directory(tree)
-    common = joined(git, _first_line(f"{git}/commondir") or ".")
+    common = linked(git, read_small(f"{git}/commondir")) or git
     hooks = _hooks_in(f"{common}/hooks")
     if any(os.path.realpath(hook) == real for hook in hooks):
         return "a hook of git's"
@@ -223,8 +230,7 @@ def _git_directory(tree: str) -> str:
     entry = f"{tree}/.git"
     if os.path.isdir(entry):  # noqa: PTH112 - a text
         return os.path.realpath(entry)
-    line = _first_line(entry)
-    return joined(tree, line.removeprefix("gitdir:").strip()) if line.startswith("gitdir:") else ""
+    return linked(tree, read_small(entry), GITDIR)
 
 
 def _hooks_in(directory: str) -> list[str]:
@@ -233,10 +239,6 @@ def _hooks_in(directory: str) -> list[str]:
             return [entry.path for entry in entries if not entry.name.endswith(".sample")]
     except OSError:
         return []
-
-
-def _first_line(path: str) -> str:
-    return os.fsdecode(read_small(path).partition(b"\n")[0]).strip()
 
 
 def steps_that_run(todo: bytes) -> frozenset[bytes]:

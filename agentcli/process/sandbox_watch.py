@@ -23,11 +23,12 @@ from enum import Enum
 from pathlib import Path
 
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed
-from agentcli.domain.worktrees import common_of_worktree
+from agentcli.domain.worktrees import GITDIR, common_of_worktree
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
     is_only_paths,
     joined,
+    linked,
     named_by,
     programs_of,
     run_by,
@@ -380,9 +381,7 @@ class TreeWatch:
             return ""
         if stat.S_ISLNK(content.type):
             return os.path.realpath(path)
-        line = os.fsdecode(content.data.partition(b"\n")[0]).strip()
-        key, _, named = line.partition(":")
-        return joined(os.path.dirname(path), named.strip()) if key == "gitdir" else ""  # noqa: PTH120 - a text
+        return linked(os.path.dirname(path), content.data, GITDIR)  # noqa: PTH120 - a text
 
     def is_inside(self, path: str) -> bool:
         """Whether what lies there is looked at."""
@@ -687,4 +686,4 @@ def _trees(
 
 
 def _common_of(git: str, content: Held) -> str:
-    return joined(git, os.fsdecode(content.data.partition(b"\n")[0].strip()))
+    return linked(git, content.data)
