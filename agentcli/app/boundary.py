@@ -74,6 +74,7 @@ def session_sandbox(
     """
 
     def own_places() -> OwnPlaces:
+        from agentcli.policy.places import credentials_below
         from agentcli.process.sandbox_places import OwnPlaces
 
         paths = settings.paths
@@ -93,6 +94,7 @@ def session_sandbox(
             ),
             seen=(*_readable_places(settings), *readable()),
             scripts=hook_scripts(settings.hooks, workspace.cwd),
+            credentials=credentials_below,
         )
 
     wanted, network = settings.sandbox, settings.sandbox_network

@@ -70,7 +70,9 @@ def _in_mode(call: CallFacts, place: CallPlace, mode: PermissionMode) -> InMode:
 
 _WHERE = {
     Access.READ_ONLY: "in the read-only sandbox",
+    Access.SEARCH: "in the read-only sandbox, credentials hidden",
     Access.INSIDE: "in the sandbox",
+    Access.INSIDE_SEARCH: "in the sandbox, credentials hidden",
     Access.NETWORK: "in the sandbox, with network",
     Access.OUTSIDE: "outside the sandbox",
 }

@@ -26,12 +26,26 @@ class Access(StrEnum):
     """How much a command gets; what goes beyond ``INSIDE`` is asked for as an approval (SEC-7).
 
     ``READ_ONLY`` is for commands that are judged to change nothing (SEC-4); no model asks for it.
+    ``SEARCH`` and ``INSIDE_SEARCH`` are for those that show files which their words do not name:
+    the same, but the workspace's credentials cannot be read (SEC-3).
     """
 
     READ_ONLY = "read-only"
+    SEARCH = "read-only search"
     INSIDE = "inside"
+    INSIDE_SEARCH = "inside search"
     NETWORK = "network"
     OUTSIDE = "outside"
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether it can write nothing."""
+        return self in {Access.READ_ONLY, Access.SEARCH}
+
+    @property
+    def hides(self) -> bool:
+        """Whether the workspace's credentials cannot be read."""
+        return self in {Access.SEARCH, Access.INSIDE_SEARCH}
 
 
 @frozen

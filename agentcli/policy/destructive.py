@@ -23,7 +23,6 @@ from agentcli.policy.bash_syntax import parse_bash, unquoted, written_names
 from agentcli.policy.bash_wrappers import look_through
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.places import (
-    LISTED,
     LONGEST_LOOSE,
     OPEN,
     GlobFinder,
@@ -107,7 +106,7 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
 
 def _as_pattern(form: str, rest: str = "*") -> str | None:
     """With ``rest`` for what only the shell will know; ``None``: nothing of it is known."""
-    pattern = re.sub(r"\*+", "*", form.replace(OPEN, rest).replace(LISTED, rest))
+    pattern = re.sub(r"\*+", "*", form.replace(OPEN, rest))
     return pattern if pattern.strip("*/") else None
 
 

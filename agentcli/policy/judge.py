@@ -34,7 +34,7 @@ from agentcli.policy.places import (
     protected_place,
     starts_of,
 )
-from agentcli.policy.read_only import SEARCHES, is_read_only
+from agentcli.policy.read_only import is_read_only
 from agentcli.policy.rules import (
     Subject,
     covering,
@@ -51,7 +51,7 @@ _ACCESS = {Access.NETWORK: "with network", Access.OUTSIDE: "outside the sandbox"
 
 def judge(call: CallFacts, place: CallPlace) -> Decision:
     """The decision on one call: the first of the checks below that has an opinion."""
-    judged = _Judged(call, place, subject_of(call, place), effect_of(call, place))
+    judged = _Judged.of(call, place)
     decision = next(filter(None, (check(judged) for check in _CHECKS)), None)
     if decision is None and judged.effect is not Effect.EXEC:
         decision = judged.because(Answer.ASK, "it changes files")
@@ -105,10 +105,23 @@ def why_not_written(path: Path, place: CallPlace) -> str:
 
 @frozen
 class _Judged:
+    """``secret`` is what to say of a credential that a command names, and the part that does."""
+
     call: CallFacts
     place: CallPlace
     subject: Subject
     effect: Effect
+    secret: tuple[str, str] | None
+
+    @classmethod
+    def of(cls, call: CallFacts, place: CallPlace) -> _Judged:
+        subject, effect = subject_of(call, place), effect_of(call, place)
+        judged = cls(call, place, subject, effect, None)
+        if not judged.is_command:
+            return judged
+        from agentcli.policy.credentials import credentials_read
+
+        return replace(judged, secret=next(credentials_read(subject.text or "", place), None))
 
     @property
     def is_command(self) -> bool:
@@ -134,18 +147,17 @@ class _Judged:
             return Access.OUTSIDE
         if not policy.contained:
             return None
-        if self.asks_for is not None:
-            return self.asks_for
-        return Access.READ_ONLY if self.effect is Effect.READ else Access.INSIDE
+        return self.asks_for or self._contained()
 
-    @property
-    def searches_credential(self) -> str:
-        """The credential that a command would come across in its search; empty: none."""
-        if not (self.is_command and SEARCHES.search(self.subject.text or "")):
-            return ""
-        from agentcli.policy.credentials import credential_met
+    def _contained(self) -> Access:
+        if self.secret is not None:
+            return Access.INSIDE  # it is to be seen: the user was asked about it
+        from agentcli.policy.credentials import may_search
 
-        return credential_met(self.subject.text or "", self.place.workspace.cwd)
+        reads = self.effect is Effect.READ
+        if may_search(self.subject.text or "", self.place.workspace.cwd):
+            return Access.SEARCH if reads else Access.INSIDE_SEARCH
+        return Access.READ_ONLY if reads else Access.INSIDE
 
     def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
         return Decision(answer, reason, rule, self.effect)
@@ -199,12 +211,14 @@ def _by_protection(judged: _Judged) -> Decision | None:
 
 def _secret_read(judged: _Judged, paths: Sequence[Path]) -> Decision | None:
     """Reading a credential asks, whichever tool would; in yolo mode not about the project's own."""
-    from agentcli.policy.credentials import credentials_read
-
     place, part = judged.place, ""
     free = place.workspace if place.policy.mode is PermissionMode.YOLO else None
     if judged.is_command:
-        read = next(credentials_read(judged.subject.text or "", place, free), None)
+        read = judged.secret
+        if read is not None and free is not None:
+            from agentcli.policy.credentials import credentials_read
+
+            read = next(credentials_read(judged.subject.text or "", place, free), None)
         if read is None:
             return None
         found, part = read
@@ -313,7 +327,7 @@ def _by_mode(judged: _Judged) -> Decision | None:
         return judged.because(Answer.ASK, reason)
     is_auto = policy.mode is PermissionMode.AUTO
     is_contained = judged.is_command and policy.contained and judged.effect is Effect.EXEC
-    if is_auto and is_contained and not judged.searches_credential:
+    if is_auto and is_contained:
         return judged.because(Answer.ALLOW, "the sandbox contains it")
     edits_are_free = bool(call.paths) and (is_auto or policy.mode is PermissionMode.ACCEPT_EDITS)
     if judged.effect is Effect.EXEC or (judged.effect is Effect.WRITE and not edits_are_free):
@@ -332,9 +346,7 @@ def _asks_to_run(judged: _Judged) -> Decision:
     decision = judged.because(Answer.ASK, reason)
     if not judged.is_command:
         return decision
-    if found := judged.searches_credential:
-        decision = replace(decision, reason=f"it would also read {found}, which holds credentials")
-    decision = replace(decision, auto_frees=judged.place.policy.contained and not found)
+    decision = replace(decision, auto_frees=judged.place.policy.contained)
     parsed = judged.subject.parsed
     if not parsed.understood:
         return replace(

@@ -14,7 +14,7 @@ import contextlib
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -80,7 +80,7 @@ _PAIRS = frozenset(
     }
 )  # fmt: skip
 _MAY_BE_SECRET = CREDENTIAL_NAMES | _SECRET_DIRECTORIES | {last for _, last in _SECRET_PAIRS}
-_MAX_SEEN = 5_000
+_MAX_SEEN = 20_000
 _SEEN_DEPTH = 8
 _NOT_SEARCHED = frozenset({".git", "node_modules", "__pycache__", "target", ".venv", "venv"})
 _GIT = frozenset({".git", "git~1"})
@@ -344,12 +344,12 @@ def expanded(source: str) -> str | None:
     return None if is_open else text
 
 
-OPEN, LISTED = "\0", "\1"
-"""Of a word: what only the shell will know, and a name out of a list of what is there."""
+OPEN = "\0"
+"""Of a word: what only the shell will know."""
 _MOST_FORMS = 700
 _LONGEST_PATTERN = 4_096
 _OF_VARIABLE = r"""
-    \$\((?P<script>(?:[^()]|\((?:[^()]|\([^()]*\))*+\))*+)\) | `(?P<ticks>[^`]*)` | \$\{
+    \$\((?:(?:[^()]|\((?:[^()]|\([^()]*\))*+\))*+)\) | `[^`]*` | \$\{
     (?P<name>\w++)(?:\[[^]{}]*\])?(?::?[-=+](?P<default>[^{}]*+))?(?P<change>[^{}]*)\}
     | \$(?P<plain>[A-Za-z_]\w*) | (?P<open>\$(?:[\d@*#?!$-]|\{[^{}]*\})"""
 _BARE = LazyPattern(
@@ -368,12 +368,10 @@ _KNOWN_VARIABLES = {"HOME": ("~",), "PWD": (".",)}
 def forms_of(
     source: str,
     values: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    lists: Callable[[str], bool] = lambda _: False,
 ) -> tuple[str, ...]:
     """What the word written as ``source`` may be, ``OPEN`` for what is not known of it.
 
-    ``values`` are those of variables; ``lists`` says whether a script names what is there.
-    Patterns stay.
+    ``values`` are those of variables. Patterns stay.
     """
     if _ELSEWHERE_IN_TILDE.match(source):
         return (OPEN,)
@@ -386,7 +384,7 @@ def forms_of(
             return (OPEN,)
         at = found.end()
         part = found.groupdict()
-        name, script = part["plain"] or part["name"], part["script"] or part["ticks"]
+        name = part["plain"] or part["name"]
         if part["mark"]:
             is_quoted = not is_quoted
             continue
@@ -397,9 +395,9 @@ def forms_of(
         elif name and not part["change"]:
             choices = values.get(name) or _KNOWN_VARIABLES.get(name, (OPEN,))
             if part["default"] is not None:
-                choices = (*choices, *forms_of(part["default"], values, lists))
+                choices = (*choices, *forms_of(part["default"], values))
         else:
-            choices = (LISTED if script and lists(script) else OPEN,)
+            choices = (OPEN,)
         if len(choices) > 1 and len(forms) * len(choices) > most:
             choices = (OPEN,)
         forms = [form + choice for form in forms for choice in choices]
@@ -408,14 +406,8 @@ def forms_of(
 
 @mutable
 class Variables:
-    """What the variables of a text may be, by its loops and assignments (flow is not followed).
+    """What the variables of a text may be, by its loops and assignments (flow is not followed)."""
 
-    ``lists`` says whether a script names what is there, ``reads_list`` whether ``read`` is given
-    such names.
-    """
-
-    lists: Callable[[str], bool] = lambda _: False
-    reads_list: Callable[[SimpleCommand], bool] = lambda _: False
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def learn(self, commands: Iterable[SimpleCommand], loops: Iterable[Loop]) -> None:
@@ -426,9 +418,8 @@ class Variables:
                 forms = [form for source in each.sources for form in self.forms(source)]
                 self._add(each.variable, forms)
             elif each.words[:1] in (("read",), ("mapfile",), ("readarray",), ("printf",)):
-                forms = [LISTED if self.reads_list(each) else OPEN]
                 for name in filter(None, each.words[1:]):
-                    self._add(name, forms)
+                    self._add(name, [OPEN])
             else:
                 for setting in (*each.assignments, *each.sources[1:]):
                     self._set(setting)
@@ -446,7 +437,7 @@ class Variables:
 
     def forms(self, source: str) -> tuple[str, ...]:
         """What the word written as ``source`` may be."""
-        return forms_of(source, self.values, self.lists)
+        return forms_of(source, self.values)
 
     def readings(self, command: SimpleCommand) -> Iterator[Words]:
         """The words, each that the shell expands in every form that it may have."""

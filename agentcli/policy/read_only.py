@@ -97,10 +97,6 @@ _SHOWN_BY = re.compile(
     r"(?:LC_[A-Z]+|LANG|TZ|NO_COLOR|FORCE_COLOR|COLUMNS|TERM)=[A-Za-z0-9_][\w/.+-]*|(?:GIT_)?PAGER=cat"
 )
 _PRINTS_OTHERS = frozenset({"-printf", "-ls"})
-SEARCHES = re.compile(
-    r"grep|find|ls-files|\b(?:rg|ag|ack|fd|ls|diff|xargs|parallel)\b|[$`]|\.\.\w*\}|[?*+@!]\("
-)
-"""A command without any of these is no search."""
 _SPLITS = re.compile(r"[\s'\"\\]")
 
 
@@ -121,7 +117,7 @@ def is_read_only(
     cwd = workspace.cwd
     if not (os.path.isdir(cwd) and workspace.contains(cwd)):  # noqa: PTH112 - never raises
         return False
-    if SEARCHES.search(command):
+    if not contained:  # what is comes across none
         from agentcli.policy.credentials import credential_met
 
         if credential_met(command, cwd):
@@ -283,7 +279,7 @@ class _Reader:
         if path == _NULL or path in _OPEN_FILES:
             return True
         if path == UNKNOWN:  # the sandbox keeps it from all but the workspace
-            return self.contained  # of credentials ``credential_met`` has told
+            return self.contained
         try:
             return all(
                 self.workspace.contains(replace(self.workspace, cwd=each).resolve(path))
@@ -379,12 +375,9 @@ class _Reader:
         program = [_GIVEN if word is None else word for word in inner.inner[0].words]
         if not program or program[0] not in HARMLESS_WITH_ANY_OPTION:
             return False
-        if self.contained:
-            from agentcli.policy.credentials import is_given_list
-
-            return is_given_list(command, self.parsed.commands) and self._call(
-                program, in_shell=False
-            )
+        if self.contained:  # what was written out is named
+            written = any(each.words[:1] in (("echo",), ("printf",)) for each in sources)
+            return not written and self._call(program, in_shell=False)
         # what is given may be a link, or a name that xargs takes for several
         is_safe = (
             given[0] == "find"

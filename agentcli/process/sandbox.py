@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ _NOT_TOLD_APART = (
     "did, end that process and run the command again]"
 )
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
+
+_MOST_SHUT = 100
 
 _open: list[SessionSandbox] = []
 
@@ -256,18 +259,28 @@ class SessionSandbox:
         """The command line that runs ``argv`` with no more than ``access``; see the port."""
         if access is Access.OUTSIDE:
             return Confined(tuple(argv), cwd)
-        reads_only = access is Access.READ_ONLY
+        reads_only = access.reads_only
         if reads_only:
             places = (await asyncio.to_thread(self._find_places)).frozen()
         else:
             async with self._watching:
                 places = await uninterruptible(asyncio.to_thread(self._look_before))
+        if access.hides:
+            places = await asyncio.to_thread(self._without_credentials, places)
         confined = self._with(places, argv, cwd, access)
         self._running += not reads_only
         return confined
 
+    def _without_credentials(self, places: Places) -> Places:
+        """``places`` where the nearest credentials of the workspace are shut."""
+        from agentcli.process.sandbox_home import is_below
+
+        found = (each for root in self._roots for each in self._own().credentials(root))
+        shut = dict.fromkeys(real_path(each) for each in islice(found, _MOST_SHUT))
+        return replace(places, shut=tuple(each for each in shut if is_below(each, self._roots)))
+
     def _with(self, places: Places, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
-        private, reads_only = self._private, access is Access.READ_ONLY
+        private, reads_only = self._private, access.reads_only
         if private is None:
             raise OSError(errno.ESHUTDOWN, "the session has ended")
         network = not reads_only and (self._network or access is Access.NETWORK)
@@ -298,6 +311,7 @@ class SessionSandbox:
                     *(str(path) for path in (*places.hidden, *places.homes)),
                     *closed_places(),
                 ],
+                "shut": [str(path) for path in places.shut],
                 "network": network,
                 "read_only": reads_only,
             }

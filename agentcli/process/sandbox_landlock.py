@@ -1,7 +1,7 @@
 r"""Limits itself with Landlock, then becomes the command; run by path, not imported by the app.
 
 ``python _sandbox_landlock.py RULES PROGRAM ARGUMENT...``: ``RULES`` is a JSON object
-``{writable, readable, hidden, network, read_only}``. Law: a rule can only be added to, so a
+``{writable, readable, hidden, shut, network, read_only}``. Law: a rule can only be added to, so a
 process that has come this far never gets more than it has; what cannot be limited on this kernel is
 told by ``shortcomings``, never kept quiet. Numbers are those of the kernel's ``linux/landlock.h``
 (https://docs.kernel.org/userspace-api/landlock.html); only the standard library is available.
@@ -124,17 +124,20 @@ def restrict(rules: dict[str, object]) -> None:
 
 
 def _add_places(ruleset: int, handled: int, rules: dict[str, object]) -> None:
-    hidden = set(_texts(rules.get("hidden")))
+    shut = set(_texts(rules.get("shut")))  # in what is allowed: it is seen, and cannot be read
+    hidden = {*_texts(rules.get("hidden")), *shut}
     for top in ("/", *_texts(rules.get("readable"))):
         for path in readable(top, hidden - {top}):
             _allow(ruleset, path, (EXECUTE | READ_FILE | READ_DIR) & handled)
+        if top != "/" and _holds(top, shut):
+            _allow(ruleset, top, READ_DIR & handled)
     device = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEV
     for path in _DEVICES:
         _allow(ruleset, path, device & handled)
     if not rules.get("read_only"):
         _allow(ruleset, "/dev/shm", handled & ~EXECUTE)  # noqa: S108 - not a name of ours
     for path in _texts(rules.get("writable")):
-        _allow(ruleset, path, handled)
+        _allow(ruleset, path, handled & ~READ_FILE if _holds(path, shut) else handled)
 
 
 def readable(top: str, hidden: set[str]) -> list[str]:
@@ -146,13 +149,18 @@ def readable(top: str, hidden: set[str]) -> list[str]:
     if top in hidden:
         return []
     prefix = top.rstrip("/") + "/"
-    if not any(path.startswith(prefix) for path in hidden):
+    if not _holds(top, hidden):
         return [top]
     try:
         names = sorted(os.listdir(top))  # noqa: PTH208 - pathlib is slow to load
     except OSError:
         return []
     return [path for name in names for path in readable(prefix + name, hidden)]
+
+
+def _holds(top: str, paths: set[str]) -> bool:
+    prefix = top.rstrip("/") + "/"
+    return any(path.startswith(prefix) for path in paths)
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:

@@ -73,7 +73,8 @@ class Places:
     in what is read-only, in which more may be read-only again.
     ``empty`` are directories that are to be seen as empty and read-only, whether they exist or
     not; ``hidden`` what exists and is not to be read; ``unborn`` what must not come into being.
-    Of ``elsewhere``, too, what only reads sees no more than ``all_seen``.
+    Of ``elsewhere``, too, what only reads sees no more than ``all_seen``. ``shut`` are credentials
+    of the workspace for a command that searches it: there, and not to be read.
     """
 
     writable: tuple[Path, ...]
@@ -87,6 +88,7 @@ class Places:
     reopened: tuple[Path, ...] = ()
     elsewhere: tuple[Path, ...] = ()
     all_seen: tuple[Path, ...] = ()
+    shut: tuple[Path, ...] = ()
 
     def frozen(self) -> Places:
         """The same with nothing to write to."""
@@ -127,13 +129,15 @@ class OwnPlaces:
     """Our files: what no command writes, and what no command reads.
 
     ``seen`` is what they may read in the home directory beside toolchains; ``scripts`` are what
-    the user's hooks run: none changes those in the workspace.
+    the user's hooks run: none changes those in the workspace. ``credentials`` finds those below a
+    directory.
     """
 
     read_only: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     seen: tuple[Path, ...] = ()
     scripts: tuple[Path, ...] = ()
+    credentials: Callable[[Path], Iterable[Path]] = lambda _: ()
 
 
 class _Collector:

@@ -117,8 +117,9 @@ class PrivatePlaces:
     """The session's own directory ``base`` and what is in it.
 
     ``temporary`` is the commands' ``/tmp``, ``scratch`` that of commands that only read;
-    ``empty_dir`` and ``empty_file`` cover what is hidden; ``sockets`` names the Unix sockets that
-    commands have made; ``programs`` stand before those of PATH in a read-only command.
+    ``empty_dir`` and ``empty_file`` cover what is hidden, ``shut_dir`` and ``shut_file`` what is
+    seen and cannot be read; ``sockets`` names the Unix sockets that commands have made;
+    ``programs`` stand before those of PATH in a read-only command.
     """
 
     base: Path
@@ -126,6 +127,8 @@ class PrivatePlaces:
     scratch: Path
     empty_dir: Path
     empty_file: Path
+    shut_dir: Path
+    shut_file: Path
     sockets: Path
     programs: Path
 
@@ -135,12 +138,15 @@ def make_private() -> PrivatePlaces:
     parent = Path(os.path.realpath(tempfile.gettempdir()))
     sweep_once(parent)
     base = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
-    names = ("tmp", "scratch", "empty", "nothing", "sockets", "bin")
+    names = ("tmp", "scratch", "empty", "nothing", "shut", "unread", "sockets", "bin")
     private = PrivatePlaces(base, *(base / name for name in names))
+    files = {private.empty_file: 0o400, private.shut_file: 0}
     for name in names:
-        if name != "nothing":
+        if base / name not in files:
             (base / name).mkdir(mode=0o700)
-    private.empty_file.touch(mode=0o400)
+    for file, mode in files.items():
+        file.touch(mode=mode)
+    private.shut_dir.chmod(0)
     git = private.programs / "git"
     git.write_text(_GIT, encoding="ascii")
     git.chmod(0o500)
@@ -279,6 +285,9 @@ def _work_mounts(private: PrivatePlaces, places: Places, by: str) -> Iterator[st
         if not _is_covered(path, places):
             cover = private.empty_dir if path.is_dir() else private.empty_file
             yield from ("--ro-bind", str(cover), str(path))
+    for path in _outer_first(places.shut):
+        cover = private.shut_dir if path.is_dir() else private.shut_file
+        yield from ("--ro-bind", str(cover), str(path))
 
 
 def temporary_places() -> list[str]:

@@ -209,7 +209,7 @@ class BashTool(BaseTool[BashArguments]):
         if shell is None:
             return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
         try:
-            handover = Handover(args.command, reads_only=start.access is Access.READ_ONLY)
+            handover = Handover(args.command, reads_only=start.access.reads_only)
         except (OSError, UnicodeEncodeError) as error:
             return ToolOutput.error(f"Cannot hand the command to a shell: {error}.")
         try:
@@ -236,7 +236,7 @@ class BashTool(BaseTool[BashArguments]):
             await ctx.sandbox.step_outside()
         elif start.sandbox is not None:
             namespaces = start.sandbox.namespaces
-            if start.access is Access.READ_ONLY:
+            if start.access.reads_only:
                 environment = start.sandbox.read_only_environment(environment, args.command)
         command = Command(
             argv,
@@ -282,7 +282,7 @@ def _for_next_start(state: SessionState) -> AbstractAsyncContextManager[OnStart]
 
 async def _settle(ctx: BashContext, start: _Start, lives: StillLives | None) -> Sequence[str]:
     """Put right what a command inside has made; take what one outside has made as it is."""
-    if start.access is Access.READ_ONLY:
+    if start.access.reads_only:
         return ()
     if start.sandbox is not None:
         return await uninterruptible(start.sandbox.settle(lives))
@@ -348,7 +348,7 @@ async def _keep_state(
 ) -> list[str]:
     """Store where the shell ended up; what the model should know about it (SEC-15)."""
     state, dropped = handover.state(start.base)
-    if start.access is Access.READ_ONLY and state is not None:  # a directory is all it may change
+    if start.access.reads_only and state is not None:  # a directory is all it may change
         state, dropped = replace(start.state, cwd=state.cwd), ()
     notes = []
     if state is None:
@@ -381,7 +381,7 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if start.sandbox is None:
         return []
     has_failed = bool(ended.returncode) and ended.ending is Ending.EXITED
-    offline = start.access in {Access.READ_ONLY, Access.INSIDE} and not start.sandbox.state.network
+    offline = start.access is not Access.NETWORK and not start.sandbox.state.network
     fetches = offline and _FETCHES.search(command) is not None
     said = capture.data() if has_failed or fetches or "git" in command else b""
     if len(said) > 2 * _LOOKED_AT:
@@ -406,9 +406,11 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         return []
     elif _PLACE_REFUSED.search(said):
         temporary = "/tmp" if start.sandbox.state.kind is SandboxKind.BWRAP else "$TMPDIR"  # noqa: S108 - named
-        reads_only = start.access is Access.READ_ONLY
+        reads_only = start.access.reads_only
         writable = "nothing" if reads_only else f"only the workspace and {temporary}"
-        what, how = f"with {writable} writable, and not everything readable", "outside"
+        hidden = " (no credential, unless a command of its own names it)"
+        read = f"not everything readable{hidden if start.access.hides else ''}"
+        what, how = f"with {writable} writable, and {read}", "outside"
     elif "/tmp/" in command and b"No such file" in said:  # noqa: S108 - only looked for
         what, how = "with a /tmp of its own", "outside"
     else:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.ports import PermissionMode
+from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, ToolDefinition, Workspace
-from agentcli.policy.decision import Answer, CallFacts, CallPlace, Policy, parse_rule
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Policy
 from agentcli.policy.judge import judge
 
 BASH = ToolDefinition("bash", "Run", "runs", {}, Asks.ANYTHING, "shell")
@@ -54,33 +55,41 @@ def place(tmp_path: Path) -> CallPlace:
 
 
 @pytest.mark.spec("SEC-3")
-def test_in_auto_a_search_that_would_show_a_credential_asks_and_an_ordinary_one_does_not(
-    place: CallPlace,
+@pytest.mark.parametrize("mode", [PermissionMode.DEFAULT, PermissionMode.AUTO])
+def test_a_search_that_would_show_a_credential_asks_or_runs_where_none_can_be_read(
+    mode: PermissionMode, place: CallPlace
 ) -> None:
+    place.policy.mode = mode
     said = {text: judge(CallFacts(BASH, {"command": text}), place) for text in (*MEETS, *ORDINARY)}
-    assert [text for text in MEETS if said[text].answer is not Answer.ASK] == []
-    assert [text for text in ORDINARY if said[text].answer is not Answer.ALLOW] == []
-    first = said["grep -r KEY ."]
-    assert (first.reason, first.auto_frees) == (
-        "it would also read .env, which holds credentials", False
-    )  # fmt: skip
+    is_safe = {
+        text: each.answer is Answer.ASK or (each.access is not None and each.access.hides)
+        for text, each in said.items()
+    }
+    assert [text for text in MEETS if not is_safe[text]] == []
+    if mode is PermissionMode.AUTO:
+        assert [text for text in ORDINARY if said[text].answer is not Answer.ALLOW] == []
+    assert said["pytest -q"].access is Access.INSIDE
+    assert said["grep -r KEY ."].access is Access.SEARCH
+    (place.workspace.root / ".git").mkdir()
+    of_git = judge(CallFacts(BASH, {"command": "git grep KEY"}), place)
+    assert of_git.access is Access.READ_ONLY  # what it tracks it shows
 
 
 @pytest.mark.spec("SEC-3")
-def test_a_rule_frees_such_a_search_and_without_a_credential_it_is_free(place: CallPlace) -> None:
-    policy = Policy(
-        PermissionMode.AUTO,
-        contained=True,
-        allow=(parse_rule("bash(grep *)"),),
-    )
-    call = CallFacts(BASH, {"command": "grep -r KEY ."})
-    assert judge(call, CallPlace(place.workspace, policy)).answer is Answer.ALLOW
+def test_without_a_sandbox_a_search_that_would_come_across_a_credential_asks(
+    place: CallPlace,
+) -> None:
+    place.policy.mode, place.policy.contained = PermissionMode.DEFAULT, False
+
+    def said(text: str) -> Answer:
+        return judge(CallFacts(BASH, {"command": text}), place).answer
+
+    assert [text for text in MEETS if said(text) is Answer.ALLOW] == []
+    (place.workspace.root / "linked/note").unlink()
+    searches = [text for text in ORDINARY if text.startswith(("grep", "rg"))]
+    searches = [text for text in searches if ",md" not in text]
+    assert [text for text in searches if said(text) is not Answer.ALLOW] == []
     for name in (".env", "deep/er/.env.local"):
         (place.workspace.root / name).unlink()
-    (place.workspace.root / "linked/note").unlink()
-    said = [
-        text
-        for text in MEETS
-        if judge(CallFacts(BASH, {"command": text}), place).answer is Answer.ASK
-    ]
-    assert said == []
+    for text in ("grep -r KEY .", "rg --hidden KEY", "find . -type f | xargs cat", "diff src deep"):
+        assert said(text) is Answer.ALLOW, text

@@ -22,7 +22,7 @@ from agentcli.process.sandbox_setup import (
 )
 from tests.support.sandboxes import needs
 
-NAMES = ("", "tmp", "scratch", "empty", "nothing", "sockets", "bin")
+NAMES = ("", "tmp", "scratch", "empty", "nothing", "shut", "unread", "sockets", "bin")
 PRIVATE = PrivatePlaces(*(Path("/p") / name for name in NAMES))
 
 

@@ -1,0 +1,106 @@
+"""Commands that find files by themselves cannot read the workspace's credentials (SEC-3, SEC-4)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.ports import PermissionMode as Mode
+from agentcli.domain.sandbox import Access
+from agentcli.domain.tools import Asks, ToolDefinition, Workspace
+from agentcli.policy.decision import Answer, CallFacts, Decision
+from agentcli.policy.places import credentials_below
+from agentcli.process.sandbox_places import OwnPlaces
+from tests.policy.asking import Asked, judged, policy_of
+from tests.policy.test_credentials import MEETS
+from tests.security.test_partly_known_names import IN_AUTO
+from tests.support.sandboxes import BOTH, Sandboxed
+
+BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Asks.ANYTHING, "shell")
+OWN = OwnPlaces(credentials=credentials_below)
+MORE = (
+    "shopt -s nocaseglob; cat .EN[V]",
+    "shopt -s globstar dotglob; cat **/.e*",
+    "rg -uu KEY > found; cat found",
+    "for f in .e*v; do cp $f copy; done; cat co*",
+    'eval "cat .e$(echo n)v"',
+    'x=v; bash -c "cat .en$x"',
+    "source .e*; echo $KEY",
+    "tail -n+1 -- $(find . -maxdepth 1 -type f)",
+    'mapfile -t a < <(find . -type f); cat "${a[@]}"',
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = Path(os.path.realpath(tmp_path)) / "w"
+    for name in (".env", "deep/er/.env.local", "src/a.py", "conf/.aws/credentials", "f1"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(
+            "KEY=canary\n" if "." in name[:9] and "a.py" not in name else "x\n"
+        )
+    (root / "linked").mkdir()
+    (root / "linked/note").symlink_to("../.env")
+    return root
+
+
+def decision(root: Path, command: str, mode: Mode = Mode.AUTO) -> Decision:
+    policy = policy_of(mode, [], [])
+    policy.contained = True
+    place = Workspace(root, root)
+    return judged(Asked(CallFacts(BASH, {"command": command}, ()), place), policy)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_search_that_runs_unasked_shows_a_credential(kind: str, root: Path) -> None:
+    async def go() -> None:
+        async with Sandboxed(root, kind, own=OWN) as here:
+            for command in (*MEETS, *IN_AUTO, *MORE):
+                said = decision(root, command)
+                if said.answer is Answer.ALLOW and said.access is not None:
+                    assert "canary" not in await here.with_access(said.access, command), command
+
+    asyncio.run(go())
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_search_sees_that_there_is_a_credential_and_all_else(kind: str, root: Path) -> None:
+    async def go() -> None:
+        async with Sandboxed(root, kind, own=OWN) as here:
+            for access in (Access.SEARCH, Access.INSIDE_SEARCH):
+                said = await here.with_access(access, "grep -r '' . ; ls -A . deep/er conf/.aws")
+                assert "canary" not in said and "./.env: Permission denied" in said
+                assert "src/a.py:x" in said and ".env.local" in said
+            text = "for f in s*; do echo made > $f/new; cat $f/*; done; echo y > top; ls top"
+            said = await here.with_access(Access.INSIDE_SEARCH, text)
+            assert "made" in said and (root / "top").read_text() == "y\n"
+            # named, and allowed by the user
+            assert "canary" in await here.with_access(Access.INSIDE, "cat .env")
+        assert decision(root, "cat .env").access is Access.INSIDE
+        assert decision(root, "cat .env").answer is Answer.ASK
+        assert (root / ".env").read_text() == "KEY=canary\n"
+
+    asyncio.run(go())
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("kind", BOTH)
+def test_git_does_not_take_a_tracked_credential_for_changed(kind: str, root: Path) -> None:
+    async def go() -> None:
+        async with Sandboxed(root, kind, own=OWN) as here:
+            await here.say(
+                "git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm x"
+            )
+            for command in ("git status --short", "git diff --stat", "git grep -l x"):
+                said = decision(root, command)
+                assert said.access is not None and not said.access.hides
+                shown = await here.with_access(said.access, command)
+                assert ".env" not in shown and "denied" not in shown
+
+    asyncio.run(go())
