@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+import logging
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
@@ -46,6 +47,7 @@ MAX_REST_BYTES = 1024 * 1024
 _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _decode = json.JSONDecoder().raw_decode
 _MAX_TOKENS = 10**12
+log = logging.getLogger(__name__)
 
 _Joinable = type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]
 
@@ -123,24 +125,34 @@ class StreamDecoder:
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """The events that are complete with ``chunk``. Never raises; see ``failure``."""
         if self.failure is None:
-            try:
+            with self._faults():
                 for event in self._sse.feed(chunk):
                     self._event(event)
                     if self.ended or self.failure is not None:
                         break
-            except ProviderError as error:
-                self.failure = self._named(error)
         return self.out.take()
 
     def close(self) -> list[StreamEvent]:
         """What remains at the end of the bytes. No ``StreamEnd`` comes of a cut reply."""
         if self.failure is None and not self.ended:
-            last = self._sse.close()
-            if last is not None and (last.data.endswith("}") or last.data == "[DONE]"):
-                self._event(last, last=True)
-            if self.failure is None and not self.ended:
-                self.finish()
+            with self._faults():
+                last = self._sse.close()
+                if last is not None and (last.data.endswith("}") or last.data == "[DONE]"):
+                    self._event(last, last=True)
+                if self.failure is None and not self.ended:
+                    self.finish()
         return self.out.take()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """What is wrong with a reply is its ``failure``, a value of an impossible type too."""
+        try:
+            yield
+        except ProviderError as error:
+            self.failure = self._named(error)
+        except (LookupError, TypeError, ValueError, RecursionError):
+            log.warning("a reply of %s has no meaning", self.endpoint.label, exc_info=True)
+            self._garbled("a value that has no meaning there")
 
     def end(self, event: StreamEnd) -> None:
         """Emit ``StreamEnd``; whatever follows is ignored."""

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -189,13 +189,14 @@ def read_complaint(body: bytes | str | Mapping[str, Any]) -> Complaint:
         error = {**value, "message": str(error)}
     text = error.get("message") or error.get("detail") or error.get("msg") or ""
     if not isinstance(text, str):
-        text = json.dumps(text, ensure_ascii=False)
+        with suppress(RecursionError):  # of a depth that can be read and not be written
+            text = json.dumps(text, ensure_ascii=False)
     metadata = error.get("metadata")
     if isinstance(metadata, Mapping) and isinstance(metadata.get("raw"), str):
         text = f"{text}: {metadata['raw']}"
     facts = google_facts(error)
     kind = _word(error.get("type")) or facts.type
-    code, text = _word(error.get("code")), _plain(text)
+    code, text = _word(error.get("code")), _plain(text) if isinstance(text, str) else ""
     return Complaint(kind, code, text, facts.retry_after_s, facts.is_daily)
 
 
@@ -248,7 +249,7 @@ def event_error(endpoint: Endpoint, value: Mapping[str, Any]) -> ProviderError:
     complaint = read_complaint(value)
     status = (
         int(complaint.code)
-        if complaint.code.isdigit() and len(complaint.code) == _STATUS_DIGITS
+        if complaint.code.isdecimal() and len(complaint.code) == _STATUS_DIGITS
         else None
     )
     kind = _kind(status, complaint)
@@ -474,7 +475,7 @@ def google_facts(error: Mapping[str, Any]) -> _GoogleFacts:
         kind = str(detail.get("@type", "")).rpartition("google.rpc.")[2]
         if kind == "RetryInfo":
             retry_after_s = _seconds(detail.get("retryDelay"))
-        elif kind == "ErrorInfo" and detail.get("reason") in _GOOGLE_KINDS:
+        elif kind == "ErrorInfo" and str(detail.get("reason")) in _GOOGLE_KINDS:
             status = str(detail["reason"])
         elif kind == "QuotaFailure":
             ids = (str(each.get("quotaId", "")) for each in _details(detail.get("violations")))
