@@ -99,7 +99,6 @@ def test_a_format_that_assigns_a_variable_runs_nothing_of_the_repository(
         ("grep_files", {"pattern": "KEY", "path": ".ssh"}),
         ("glob_files", {"pattern": ".ssh/*"}),
         ("bash", {"command": "cat .ssh/id_rsa"}),
-        ("bash", {"command": "grep -r KEY ."}),
     ],
 )
 def test_started_at_home_no_tool_reads_a_key_unasked(
@@ -114,16 +113,29 @@ def test_started_at_home_no_tool_reads_a_key_unasked(
 
 
 @pytest.mark.spec("SEC-3")
-def test_a_search_of_the_home_tells_no_line_of_a_key(model_server: ModelServer, work: Path) -> None:
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("grep_files", {"pattern": "KEY", "glob": "{.ssh/**,*}"}),
+        ("bash", {"command": "grep -r KEY ."}),
+        ("bash", {"command": "find . -type f | xargs cat"}),
+    ],
+)
+def test_a_search_of_the_home_tells_no_line_of_a_key(
+    model_server: ModelServer, work: Path, tool: str, arguments: dict[str, str]
+) -> None:
     (work / ".ssh").mkdir()
     (work / ".ssh/id_rsa").write_text("KEY-OF-THE-USER\n")
     (work / "id_rsa").write_text("KEY-OF-THE-USER\n")
     (work / "notes").write_text("KEY of the piano\n")
-    model_server.add(call("grep_files", {"pattern": "KEY", "glob": "{.ssh/**,*}"}), "Done.")
-    one_shot(model_server, "go", cwd=work)
+    model_server.add(call(tool, arguments), "Done.")
+    one_shot(model_server, "--permission-mode", "auto", "go", cwd=work, HOME=str(work))
     told = last_result(model_server)
     assert "piano" in told
-    assert "not shown, since they hold credentials: " in told
+    hint = (
+        "not shown, since they hold credentials: " if tool == "grep_files" else "Permission denied"
+    )
+    assert hint in told
     assert "KEY-OF-THE-USER" not in told
 
 
