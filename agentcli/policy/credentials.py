@@ -186,7 +186,6 @@ _TELL = frozenset(
     }
 )  # fmt: skip
 _SEARCH = frozenset({"rg", "ag", "ack", "rgrep", "diff"})
-_SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh"})
 
 
 def may_search(text: str, cwd: Path) -> bool:
@@ -196,23 +195,45 @@ def may_search(text: str, cwd: Path) -> bool:
     """
     parsed = parse_bash(text)
     loose = () if parsed.understood else loose_commands(text[:LONGEST_LOOSE])
-    return any(_may_search(command, cwd) for command in (*parsed.commands, *loose))
+    for command in (*parsed.commands, *loose):
+        program = command.program
+        if program in _SEARCH or _is_fed_unnamed(command):
+            return True
+        is_open = None in command.words
+        if (is_open or not GIVE_WORDS.isdisjoint(command.wrappers)) and _shows(program):
+            return True
+        if program in _ASKED and _ASKED[program](seen_words(command), cwd):
+            return True
+    return False
 
 
-def _may_search(command: SimpleCommand, cwd: Path) -> bool:
-    if any(each.operator == "<" and each.target is None for each in command.redirections):
-        return True
-    words = [word for word in seen_words(command) if word is not None]
-    program = command.program
-    if program in _SEARCH or (program in _GREP and _grep(words) is not None):
-        return True
-    if program == "git":  # what it tracks it shows
-        untracked = any(word.startswith(("--no-in", "--unt")) for word in words)
-        return untracked or not any(os.path.lexists(p / ".git") for p in (cwd, *cwd.parents))
-    if program in _SHELLS:
-        return None in command.words and any(word.endswith("c") for word in words if word[0] == "-")
-    shows = program in _SHOW or (program in SPECS and program not in _TELL)
-    return shows and (None in command.words or not GIVE_WORDS.isdisjoint(command.wrappers))
+def _shows(program: str) -> bool:
+    return program in _SHOW or (program in SPECS and program not in _TELL)
+
+
+def _is_fed_unnamed(command: SimpleCommand) -> bool:
+    return any(each.operator == "<" and each.target is None for each in command.redirections)
+
+
+def _may_grep(words: Sequence[str | None], _: Path) -> bool:
+    return _grep([word for word in words if word is not None]) is not None
+
+
+def _may_show_untracked(words: Sequence[str | None], cwd: Path) -> bool:
+    """What git tracks it shows; outside of a repository it compares any files."""
+    asked = any((word or "").startswith(("--no-in", "--unt")) for word in words)
+    return asked or not any(os.path.lexists(place / ".git") for place in (cwd, *cwd.parents))
+
+
+def _may_run_unknown(words: Sequence[str | None], _: Path) -> bool:
+    return None in words and any(re.match("-[a-z]*c", word or "") for word in words)
+
+
+_ASKED: dict[str, Callable[[Sequence[str | None], Path], bool]] = {
+    **dict.fromkeys(_GREP, _may_grep),
+    **dict.fromkeys(("bash", "sh", "dash", "ksh", "zsh"), _may_run_unknown),
+    "git": _may_show_untracked,
+}
 
 
 # --- what searches come across where no sandbox hides it ----------------------------------------
@@ -246,7 +267,7 @@ def credential_met(text: str, cwd: Path) -> str:
     """Which credential the searches in ``text``, started in ``cwd``, come across; empty: none."""
     commands = parse_bash(text).commands
     starts = starts_of(commands, cwd).directories
-    gives = any(not _GIVES.isdisjoint((*command.wrappers, *command.words)) for command in commands)
+    gives = _GIVES.search(text)
     below = functools.cache(lambda place: tuple(credentials_below(place)))
     for command in commands:
         known = tuple(word for word in seen_words(command) if word is not None)
@@ -333,7 +354,7 @@ def _find(words: Words) -> _SearchScope:
 
 
 _UNSURE = frozenset({"-o", "-or", ",", "!", "-not", "("})
-_GIVES = GIVE_WORDS | {"-exec", "-execdir", "-ok", "-okdir"}
+_GIVES = re.compile(r"xargs|parallel|-exec|-ok")
 _HOW: dict[str, Callable[[Words], _SearchScope | None]] = {
     **dict.fromkeys(_GREP, _grep),
     "rg": _rg,

@@ -51,7 +51,12 @@ _ACCESS = {Access.NETWORK: "with network", Access.OUTSIDE: "outside the sandbox"
 
 def judge(call: CallFacts, place: CallPlace) -> Decision:
     """The decision on one call: the first of the checks below that has an opinion."""
-    judged = _Judged.of(call, place)
+    subject, secret = subject_of(call, place), None
+    if call.definition.name == _SHELL and subject.text is not None:
+        from agentcli.policy.credentials import credentials_read
+
+        secret = next(credentials_read(subject.text, place), None)
+    judged = _Judged(call, place, subject, effect_of(call, place), secret)
     decision = next(filter(None, (check(judged) for check in _CHECKS)), None)
     if decision is None and judged.effect is not Effect.EXEC:
         decision = judged.because(Answer.ASK, "it changes files")
@@ -112,16 +117,6 @@ class _Judged:
     subject: Subject
     effect: Effect
     secret: tuple[str, str] | None
-
-    @classmethod
-    def of(cls, call: CallFacts, place: CallPlace) -> _Judged:
-        subject, effect = subject_of(call, place), effect_of(call, place)
-        judged = cls(call, place, subject, effect, None)
-        if not judged.is_command:
-            return judged
-        from agentcli.policy.credentials import credentials_read
-
-        return replace(judged, secret=next(credentials_read(subject.text or "", place), None))
 
     @property
     def is_command(self) -> bool:
