@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sized
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,10 @@ MAX_REST_BYTES = 1024 * 1024
 _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _decode = json.JSONDecoder().raw_decode
 _MAX_TOKENS = 10**12
+# Of one reply (SEC-13): calls, blocks or items among which a piece looks for its own, and what is
+# kept aside or read again. Replies have dozens of the first and say their text four times.
+MAX_PARTS = 500
+MAX_AGAIN_CHARS = 64_000_000
 log = logging.getLogger(__name__)
 
 _Joinable = type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]
@@ -120,7 +124,9 @@ class StreamDecoder:
         self.ended = False
         self.complete = False
         self.out = EventBuffer()
+        self.event_chars = 0
         self._sse = SseDecoder(tell_damage=True)
+        self._again = 0
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """The events that are complete with ``chunk``. Never raises; see ``failure``."""
@@ -159,6 +165,14 @@ class StreamDecoder:
         self.out.add(event)
         self.ended = True
 
+    def bound(self, parts: Sized = (), again: int = 0) -> None:
+        """Raises ``ProviderError`` for too many parts, or too much kept aside or read again."""
+        self._again += again
+        if len(parts) > MAX_PARTS or self._again > MAX_AGAIN_CHARS:
+            advice = "the reply was given up; try again or use another model"
+            what = "sent a reply of too many parts, or one that repeats itself without end"
+            raise ProviderError(what, advice, kind=ErrorKind.OTHER)
+
     def handle(self, value: Mapping[str, Any]) -> None:
         """Take one JSON object of the reply."""
         raise NotImplementedError
@@ -190,6 +204,7 @@ class StreamDecoder:
 
     def _event(self, event: SseEvent, *, last: bool = False) -> None:
         data = event.data
+        self.event_chars = len(data)
         if self.ended or self.failure is not None:
             return
         try:

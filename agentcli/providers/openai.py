@@ -269,13 +269,14 @@ _OUTPUT = ("content", "tool_calls", "function_call", "reasoning_content", "reaso
 class _ChatCall:
     """A call that is being received. ``block`` is ``None`` until its name is known."""
 
-    __slots__ = ("arguments", "block", "id", "name")
+    __slots__ = ("arguments", "block", "id", "name", "size")
 
     def __init__(self) -> None:
         self.block: int | None = None
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.size = 0
 
     def is_same(self, call_id: str, name: str, arguments: str) -> bool:
         """Whether a piece says all of this call again, which some gateways do (STR-12)."""
@@ -369,6 +370,7 @@ class ChatDecoder(StreamDecoder):
                 self._text(TextDelta, refusal)
             calls = delta.get("tool_calls")
             if isinstance(calls, list):
+                self.bound(calls)
                 for call in calls:
                     if isinstance(call, dict):
                         self._call(call)
@@ -402,6 +404,11 @@ class ChatDecoder(StreamDecoder):
             arguments = received_json(arguments)
         elif not isinstance(arguments, str):
             arguments = ""
+        if name and arguments.lstrip().startswith("{"):  # it is compared with what has come
+            alike = (
+                call for call in self._calls.values() if (call.id, call.name) == (call_id, name)
+            )
+            self.bound(again=sum(call.size for call in alike))
         if any(call.is_same(call_id, name, arguments) for call in self._calls.values()):
             return
         call = self._match(piece.get("index"), call_id, name, arguments)
@@ -411,10 +418,13 @@ class ChatDecoder(StreamDecoder):
         call.id = call.id or call_id
         call.name = call.name or name
         call.arguments.append(arguments)
+        call.size += len(arguments)
         if call.block is not None:
             self.out.delta(ToolCallDelta, call.block, arguments)
         elif call.name:
             self._start(call)
+        else:
+            self.bound(again=len(call_id) + len(arguments))
 
     def _start(self, call: _ChatCall) -> None:
         self._open = None
@@ -446,6 +456,7 @@ class ChatDecoder(StreamDecoder):
             self._calls[("done", len(self._calls))] = current
         call = _ChatCall()
         self._calls[index if has_index else ("free", len(self._calls))] = call
+        self.bound(self._calls)
         return call
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from h11._receivebuffer import ReceiveBuffer
 
 ACCEPTED = "gzip, deflate"
-SLICE_BYTES = 256 * 1024
+SLICE_BYTES = 64 * 1024
 FREE_BYTES = 32 * 1024 * 1024
 MAX_RATIO = 100
 _WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,10 @@ import pytest
 
 from agentcli.providers._errors import status_error
 from agentcli.wire.http import Endpoint
-from tests.security.hostile_server import JSON, hostile
+from tests.security.hostile_server import JSON, STREAM, Body, hostile
 from tests.security.test_bounds import Measured, env_of, only_error, work
 from tests.support.cli import MODELS
-from tests.support.model_server import ANTHROPIC, GEMINI, RESPONSES
+from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES
 
 __all__ = ["work"]
 pytestmark = [pytest.mark.spec("SEC-13"), pytest.mark.timeout(60)]
@@ -72,3 +74,71 @@ def test_an_error_body_of_odd_values_or_of_any_depth_is_read(work: Path) -> None
         env = env_for(GEMINI, server.url)
         done = Measured("run", "--timeout", "1", "go", env=env, cwd=work).ended()
     assert "internal error" not in only_error(done)
+
+
+# --- more than is said ---------------------------------------------------------------------------
+
+MANY = range(100_000)
+PIECE = "z" * 20_000
+START = event({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}})
+
+
+def chat(*calls: Json) -> bytes:
+    return event({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]})
+
+
+def block(index: int, **fields: object) -> bytes:
+    return event({"type": "content_block_start", "index": index, "content_block": fields})
+
+
+def item(**fields: object) -> Json:
+    return {"type": "function_call", "name": "n", "arguments": "{}", **fields}
+
+
+def endlessly(head: bytes, piece: Callable[[int], bytes]) -> Body:
+    return lambda: chain([head], map(piece, count()))
+
+
+LARGE: dict[str, tuple[str, Callable[[], Body]]] = {
+    "arguments of no call": (OPENAI, lambda: endlessly(
+        b"", lambda _: chat({"index": 0, "function": {"arguments": PIECE}}))),
+    "calls without a name": (OPENAI, lambda: lambda: [chat(*({"index": each} for each in MANY))]),
+    "calls": (OPENAI, lambda: lambda: [chat(
+        *({"index": each, "id": f"c{each}", "function": {"name": "n"}} for each in MANY))]),
+    "one call over and over": (OPENAI, lambda: endlessly(
+        chat({"index": 0, "id": "a", "function": {"name": "n", "arguments": '{"a":"' + PIECE * 99}}),
+        lambda _: chat({"index": 0, "id": "a", "function": {"name": "n", "arguments": "{"}}))),
+    "blocks of no known kind": (ANTHROPIC, lambda: endlessly(
+        START, lambda number: block(number, type="x", id=PIECE + str(number)))),
+    "input of a call said twice": (ANTHROPIC, lambda: endlessly(
+        START + block(0, **USE) + block(1, **USE),
+        lambda _: event({"type": "content_block_delta", "index": 1,
+                         "delta": {"type": "input_json_delta", "partial_json": PIECE}}))),
+    "whole blocks": (ANTHROPIC, lambda: lambda: [json.dumps(
+        {"type": "message", "content": [{**USE, "id": f"c{each}"} for each in MANY]}).encode()]),
+    "signed parts": (GEMINI, lambda: lambda: [event(
+        {"candidates": [{"content": {"parts": [{"thoughtSignature": "a"}] * len(MANY)}}]})]),
+    "items without a place": (RESPONSES, lambda: endlessly(b"", lambda number: event(
+        {"type": "response.output_item.added", "item": item(id=f"i{number}")}))),
+    "items of no known kind": (RESPONSES, lambda: endlessly(b"", lambda number: event(
+        {"type": "response.output_item.added", "output_index": 0, "item": item(type=PIECE)}))),
+    "arguments of no item": (RESPONSES, lambda: endlessly(b"", lambda _: event(
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": PIECE}))),
+    "items at the end": (RESPONSES, lambda: lambda: [event(
+        {"type": "response.completed", "response": {"output": [
+            item(id=f"i{each}", call_id=f"c{each}") for each in MANY]}})]),
+    "a thought over and over": (RESPONSES, lambda: endlessly(
+        event({"type": "response.reasoning_text.delta", "output_index": 0, "delta": "a b " * 10**6}),
+        lambda _: event({"type": "response.reasoning_text.done", "output_index": 0,
+                         "text": "ac"}))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("large", LARGE)
+def test_a_reply_that_is_more_than_it_says_is_given_up(work: Path, large: str) -> None:
+    protocol, make = LARGE[large]
+    with hostile(make(), headers=JSON if large == "whole blocks" else STREAM) as server:
+        env = env_for(protocol, server.url)
+        done = Measured("run", "go", env=env, cwd=work).ended(15)
+    assert done.code == 1
+    assert "was given up" in only_error(done)
