@@ -321,7 +321,7 @@ class MessagesDecoder(StreamDecoder):
         self._kinds: dict[int, str] = {}
         self._call_ids: dict[int, object] = {}
         self._begun: object = None
-        self._whole_inputs: dict[int, Json] = {}
+        self._whole_inputs: dict[int, str] = {}
         self._inputs: dict[int, list[str]] = {}
         self._held: dict[int, ToolCallStart] = {}  # calls whose id is known already
         self._stop: StopReason | None = None
@@ -368,6 +368,7 @@ class MessagesDecoder(StreamDecoder):
         self.handle({"type": "message_stop"})
 
     def _block_event(self, kind: object, index: int, value: Mapping[str, Any]) -> None:
+        self.bound(self._kinds)
         if kind == "content_block_delta":
             if isinstance(delta := value.get("delta"), dict):
                 self._delta(index, delta)
@@ -387,6 +388,7 @@ class MessagesDecoder(StreamDecoder):
                 self.mixed_up(f"block {index} is {known}, then another {kind}")
             return
         self._kinds[index], self._call_ids[index] = kind, call_id
+        self.bound(self._kinds, len(kind) + len(str(call_id)))
         if kind == "text":
             self.out.delta(TextDelta, index, _text(block.get("text")))
         elif kind == "thinking":
@@ -406,7 +408,8 @@ class MessagesDecoder(StreamDecoder):
         else:
             self.out.add(start)
         if isinstance(whole := block.get("input"), dict) and whole:
-            self._whole_inputs[index] = whole
+            self._whole_inputs[index] = text = received_json(whole)
+            self.bound(again=len(text))
 
     def _delta(self, index: int, delta: Json) -> None:
         kind = delta.get("type")
@@ -434,10 +437,11 @@ class MessagesDecoder(StreamDecoder):
     def _flush_input(self, index: int) -> None:
         """Some servers put a call's whole input into its start."""
         if index in self._whole_inputs:
-            self._input(index, received_json(self._whole_inputs.pop(index)))
+            self._input(index, self._whole_inputs.pop(index))
         if held := self._held.pop(index, None):
-            inputs = {place: "".join(pieces) for place, pieces in self._inputs.items()}
-            known = (place for place, call_id in self._call_ids.items() if call_id == held.id)
+            known = [place for place, call_id in self._call_ids.items() if call_id == held.id]
+            inputs = {place: "".join(self._inputs.get(place, ())) for place in known}
+            self.bound(again=sum(map(len, inputs.values())))
             if not any(inputs[place] == inputs[index] for place in known if place != index):
                 self.out.add(held)
                 self.out.delta(ToolCallDelta, index, inputs[index])
@@ -447,6 +451,8 @@ class MessagesDecoder(StreamDecoder):
         self._inputs.setdefault(index, []).append(text)
         if index not in self._held:
             self.out.delta(ToolCallDelta, index, text)
+        else:
+            self.bound(again=len(text))
 
     def _usage(self, usage: object, *, final: bool = False) -> None:
         if not isinstance(usage, dict):
