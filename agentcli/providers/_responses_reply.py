@@ -64,6 +64,10 @@ _CONTENTS = {
     "reasoning_text": ("reasoning", "text"),
 }
 
+# what a piece costs beside its text, and a value in memory beside the text that it was read from
+_PIECE_CHARS = 50
+_AS_VALUE = 8
+
 Value = Mapping[str, Any]
 # Which text of an item: its kind and the index of the part.
 Part = tuple[str, int]
@@ -76,7 +80,7 @@ class _Item:
     ``type`` may be known by its texts before the service has said what it is.
     """
 
-    __slots__ = ("block", "done", "ids", "last_part", "texts", "type", "value")
+    __slots__ = ("block", "done", "ids", "last_part", "size", "texts", "type", "value")
 
     def __init__(self, value: Value, kind: object = None) -> None:
         self.type = kind
@@ -86,6 +90,7 @@ class _Item:
         self.block: int | None = None
         self.texts: dict[Part, list[str]] = {}
         self.last_part: Part | None = None
+        self.size = 0
 
     def learn(self, value: Value) -> None:
         """What the service says of it now."""
@@ -139,7 +144,9 @@ class ResponsesDecoder(StreamDecoder):
                 self._item_event(kind, index, value)
 
     def _item_event(self, kind: str, index: int, value: Value) -> None:
+        self.bound(self._items)
         if kind in {"response.output_item.added", "response.output_item.done"}:
+            self.bound(again=_AS_VALUE * self.event_chars)
             item = _object(value.get("item"))
             is_done = kind.endswith("done")
             slot = self._slot_of(index, item, is_done=is_done)
@@ -239,11 +246,11 @@ class ResponsesDecoder(StreamDecoder):
             return same[0]
         return alike[0] if alike else self._free(index)
 
-    @staticmethod
-    def _is_same_call(item: _Item, value: Value) -> bool:
+    def _is_same_call(self, item: _Item, value: Value) -> bool:
         """Whether both are one call, though an id of it has changed or was never said."""
         if not item.differs(value, "call_id"):
             return True
+        self.bound(again=item.size + len(str(value.get("arguments"))))
         streamed = _read(item.streamed(("arguments", 0)))
         return item.value.get("name") == value.get("name") and (
             streamed == _read(value.get("arguments"))
@@ -325,8 +332,11 @@ class ResponsesDecoder(StreamDecoder):
         if isinstance(text, str):
             item = self._items.get(index)
             before = item.streamed(part) if item is not None else ""
-            if item is not None and item.type == "reasoning" and item.has_thought(text):
-                return
+            self.bound(again=len(before))
+            if item is not None and item.type == "reasoning" and before != text:
+                self.bound(again=item.size)
+                if item.has_thought(text):
+                    return
             if text.startswith(before):
                 self._delta(index, part, text[len(before) :])
 
@@ -340,6 +350,8 @@ class ResponsesDecoder(StreamDecoder):
         if kind == "arguments":
             if item.block is not None:
                 self.out.delta(ToolCallDelta, item.block, text)
+            else:
+                self.bound(again=len(text))
         elif kind in {"text", "refusal"}:
             self._refused = self._refused or kind == "refusal"
             place = (index, number)
@@ -354,6 +366,7 @@ class ResponsesDecoder(StreamDecoder):
             self.out.delta(ThinkingDelta, item.block, text)
         item.last_part = part
         item.texts.setdefault(part, []).append(text)
+        item.size += len(text) + _PIECE_CHARS
 
     # --- endings -----------------------------------------------------------------------------
 
@@ -368,6 +381,7 @@ class ResponsesDecoder(StreamDecoder):
             if slot is None:
                 return
             taken.add(slot)
+            self.bound(taken)
             known = self._items.get(slot)
             if known is None or not known.done:
                 self._done(slot, value)
