@@ -66,11 +66,6 @@ class _Block:
             self._few.clear()
 
     @property
-    def has_text(self) -> bool:
-        """Whether any character has come."""
-        return any(self._few) or any(self._many)
-
-    @property
     def text(self) -> str:
         """All of it; kept as one from now on."""
         whole = "".join((*self._many, *self._few))
@@ -94,6 +89,8 @@ class Assembler:
         self._stop: StopReason | None = None
         self.usage = Usage()
         self.ended = False
+        self.has_output = False
+        """Whether text, thinking or a tool call has come (STR-4)."""
         self._size = 0
 
     def add(self, event: StreamEvent) -> None:
@@ -115,7 +112,8 @@ class Assembler:
         elif isinstance(event, ToolCallStart):
             block = self._new_block(event.index, ToolCall)
             block.call_id, block.name = event.id, event.name[:_NAME_CHARS]
-            self._count(getsizeof(event.id) + getsizeof(event.name) + _BLOCK_BYTES)
+            self.has_output = self.has_output or bool(event.name)
+            self._count(getsizeof(event.id) + getsizeof(event.name))
         elif isinstance(event, UsageReport):
             self.usage = self.usage.updated(event.usage)
         elif isinstance(event, TextWasThinking):
@@ -130,6 +128,7 @@ class Assembler:
         if block is None:
             block = self._new_block(index, kind)
         block.add(text)
+        self.has_output = self.has_output or bool(text)
         self._touched = block
 
     def _count(self, size: int) -> None:
@@ -144,14 +143,10 @@ class Assembler:
             )
 
     def _new_block(self, index: int, kind: type[AssistantPart]) -> _Block:
+        self._count(_BLOCK_BYTES)
         block = self._open[kind, index] = self._touched = _Block(kind)
         self._blocks.append(block)
         return block
-
-    @property
-    def has_output(self) -> bool:
-        """Whether text, thinking or a tool call has come (STR-4)."""
-        return any(block.name or block.has_text for block in self._blocks)
 
     @property
     def started(self) -> bool:
