@@ -48,6 +48,8 @@ _MANAGERS = (
 )  # fmt: skip
 _NAMED_IN_HOOK = re.compile(rb"[\w.@+/-]{1,4096}")
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|env)\Z")
+# git-merge(1): "merge strategies"; of another name git runs a program
+_STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
 _MAX_HOOK_BYTES = 100_000
 _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 # hgrc(5): where a clone came from
@@ -249,6 +251,19 @@ def steps_that_run(todo: bytes) -> frozenset[bytes]:
 def without_steps_that_run(todo: bytes) -> bytes:
     """The other lines."""
     return b"".join(line for line in todo.splitlines(keepends=True) if not _RUNS.match(line))
+
+
+def merges_by_itself(path: str, state: bytes) -> bool:
+    """Whether git merges with a strategy of its own where ``path`` of its directory says how.
+
+    That is the name of one alone, or (``opts``) configuration with ``options.strategy``.
+    """
+    if not path.endswith("/opts"):
+        return state.rstrip().decode("utf-8", "replace") in _STRATEGIES
+    settings = programs_of(state)
+    return settings is not None and all(
+        key != "strategy" or value in _STRATEGIES for _, key, value, _ in settings
+    )
 
 
 def is_only_paths(hgrc: bytes) -> bool:

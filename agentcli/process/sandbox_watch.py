@@ -29,6 +29,7 @@ from agentcli.process.git_config import (
     is_only_paths,
     joined,
     linked,
+    merges_by_itself,
     named_by,
     programs_of,
     run_by,
@@ -54,6 +55,8 @@ _HOOKS = "hooks"
 _WORKTREE = ("core", "worktree")
 # what "git rebase --continue" goes on with; git-rebase(1): "exec"
 _REBASE = "rebase-merge/git-rebase-todo"
+# how that merges, and "git cherry-pick --continue" and "git revert --continue" do
+_MERGES = ("rebase-merge/strategy", "sequencer/opts")
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 # others' packages: nobody opens one of them as a project; their repositories are looked at
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
@@ -75,6 +78,7 @@ class Kind(Enum):
     ATTRIBUTES = "git attributes"
     SCRIPT = "run by other programs"
     TODO = "the steps of a rebase"
+    STRATEGY = "how commits are merged"
     SHUT = "a directory that cannot be looked into"
 
 
@@ -410,6 +414,8 @@ class TreeWatch:
             for part in (Path(git), *directories_in(Path(git, "worktrees"))):
                 self._add_file(f"{part}/config.worktree", Kind.CONFIG, found)
                 self._add_file(f"{part}/{_REBASE}", Kind.TODO, found)
+                for name in _MERGES:
+                    self._add_file(f"{part}/{name}", Kind.STRATEGY, found)
                 waiting += filter(self.is_inside, [self._common(str(part), found)])
                 waiting += map(
                     str,
@@ -536,11 +542,11 @@ class TreeWatch:
     def _may_stay(self, path: str, now: _Watched, before: _Watched | None, found: Survey) -> bool:
         is_file = stat.S_ISREG(now.content.type)
         is_old = before is not None and before.content == now.content
-        is_old = is_old or (before is None and self._was_out_of_sight(path, found))
+        is_old = is_old or (before is None and self._was_out_of_sight(path))
         if is_old or self._is_shielded(path):
             return True
         match now.kind:
-            case Kind.CONFIG | Kind.TODO:
+            case Kind.CONFIG | Kind.TODO | Kind.STRATEGY:
                 return self._is_harmless(path, now, before)
             case Kind.LINK:
                 return is_file and self._target(path) in found.git_directories
@@ -575,12 +581,23 @@ class TreeWatch:
                 return pinned.is_at(place)
         return False
 
-    def _was_out_of_sight(self, path: str, found: Survey) -> bool:
-        """Whether it lies where nobody had looked, beyond the bound: it may be old."""
-        place = next((each for each in _parents(path) if each in found.directories), "/")
-        return self.known.is_cut and place not in self.known.directories
+    def _was_out_of_sight(self, path: str) -> bool:
+        """Whether it lies where nobody had looked, beyond the bound: it may be old.
+
+        What has come up in a directory that was looked at is not.
+        """
+        if not self.known.is_cut:
+            return False
+        for place in _parents(path):
+            if (listing := self.known.directories.get(place)) is not None:
+                return path[len(place) :].strip("/").partition("/")[0] in listing.directories and (
+                    path.rpartition("/")[0] != place
+                )
+        return True
 
     def _is_harmless(self, path: str, now: _Watched, before: _Watched | None) -> bool:
+        if now.kind is Kind.STRATEGY:
+            return now.content.is_whole and merges_by_itself(path, now.content.data)
         if now.kind is Kind.TODO:
             known = steps_that_run(before.content.data) if before is not None else frozenset()
             return now.content.is_whole and steps_that_run(now.content.data) <= known

@@ -509,6 +509,23 @@ def test_beyond_the_bound_it_is_said_once(root: Path, monkeypatch: pytest.Monkey
     assert watch.compare() == []
 
 
+def test_beyond_the_bound_what_is_new_in_what_was_looked_at_is_seen(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_watch, "MOST_DIRECTORIES", 10)
+    sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do mkdir -p d$i/e; done; mkdir .zed", root)
+    watch = TreeWatch([root])
+    watch.learn()
+    seen = {str(Path(place).relative_to(root)) for place in watch.known.directories}
+    beyond = next(f"d{i}" for i in range(1, 13) if f"d{i}" not in seen)
+    plant = "mkdir .vscode new; touch .vscode/tasks.json .zed/tasks.json new/.envrc"
+    sh(f"{plant}; touch {beyond}/.envrc; rm -r d*/e; find . -name 'd*' -empty -delete", root)
+    told = " ".join(watch.compare())
+    for name in (".vscode", ".zed", "new/.envrc"):
+        assert f"{root / name} would take effect" in told
+    assert (root / beyond / ".envrc").exists(), "it may be the user's"
+
+
 def test_a_directory_that_has_not_changed_is_not_listed_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
