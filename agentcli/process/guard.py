@@ -203,6 +203,12 @@ class Guard:
             if self.give_up is not None and time.monotonic() >= self.give_up:
                 return
 
+    def end(self) -> None:
+        """Kill all of it, and return as ``watch`` does; what it asks for is answered no more."""
+        self.sockets = None
+        self._stop(0.0)
+        self.watch()
+
     def _pause(self) -> float | None:
         """Seconds until something has to be done unasked; ``None`` while nothing has."""
         if self.deadline is not None:
@@ -325,7 +331,8 @@ def _limit(request: dict[str, Any], error_write: int, go: int | None) -> None:
     listener = calls.install(rules["calls"], hands_over=go is not None)
     if listener >= 0 and go is not None:
         os.write(error_write, _LISTENER + b"%d" % listener)
-        os.read(go, 1)
+        if not os.read(go, 1):  # nobody would answer
+            raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
         os.close(listener)
 
 
@@ -392,6 +399,9 @@ def main() -> None:
     except EOFError:
         return
     if started:
-        guard.watch()
+        try:
+            guard.watch()
+        except Exception:  # noqa: BLE001 - whatever it is, nothing of the command outlives its guard
+            guard.end()
     if guard.sockets is not None:
         guard.sockets.close()

@@ -270,14 +270,22 @@ class SocketKeeper:
             return True
         try:
             process, handle, address = self._take(call, thread, arguments)
-        except (OSError, ValueError) as error:
-            self._respond(call, getattr(error, "errno", None) or errno.EACCES)
+        except (OSError, ValueError, OverflowError) as error:  # no address is that large
+            self._respond(call, getattr(error, "errno", None) or errno.EFAULT)
             return True
+        self._begin(call, process, handle, address)
+        return True
+
+    def _begin(self, call: int, process: int, handle: int, address: bytes) -> None:
+        """Connect, in a thread of its own where that may take long."""
         if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_NONBLOCK:
             self._do(call, process, handle, address)
-        else:  # it may take long
+            return
+        try:
             _thread.start_new_thread(self._do, (call, process, handle, address))
-        return True
+        except RuntimeError:  # the command has used up all of them
+            os.close(handle)
+            self._respond(call, errno.EAGAIN)
 
     def close(self) -> None:
         """Forget the sockets of this guard's commands."""

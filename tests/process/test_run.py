@@ -369,6 +369,39 @@ def test_a_killed_guard_does_not_leave_its_command(tmp_path: Path) -> None:
     once(body)
 
 
+FAULTY_GUARD = """
+import os, sys
+sys.path.append(sys.argv[1])
+import guard
+
+def fail(self):
+    guard.Guard._obey = obey
+    raise KeyError
+
+obey, guard.Guard._obey = guard.Guard._obey, fail
+guard.main()
+os._exit(0)
+"""
+
+
+@linux
+@pytest.mark.spec("CAN-10")
+def test_a_guard_that_fails_leaves_nothing_of_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_run, "_RUN_GUARD", FAULTY_GUARD)
+
+    async def body() -> None:
+        cancel = CancelToken()
+        running = asyncio.create_task(run(bash(FAMILY, tmp_path), RunLimits(cancel), keep))
+        await until(lambda: len(pids_in(tmp_path)) == FAMILY_SIZE, "it runs")
+        cancel.cancel()
+        await running
+        assert not [pid for pid in pids_in(tmp_path) if alive(pid)]
+
+    once(body)
+
+
 HOST = """
 import asyncio, sys
 from dataclasses import replace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import subprocess
@@ -478,3 +479,41 @@ def test_a_signal_ends_a_connection_that_waits_and_leaves_others_whole(
     (work / "rings.py").write_text(textwrap.dedent(script))
     (text,) = told(work, f"{PYTHON} rings.py", kind=kind)
     assert text.startswith("rang\nconnected\n[exit code 0"), text
+
+
+ODD_CONNECT = """
+import ctypes, errno, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+for at in (-1, 1 << 63, 0):
+    with socket.socket(socket.AF_UNIX) as s:
+        libc.connect(s.fileno(), ctypes.c_void_p(at), 16)
+        print(errno.errorcode[ctypes.get_errno()])
+"""
+
+
+@both
+@pytest.mark.spec("SEC-7", "SEC-18", "CAN-10")
+def test_an_address_that_cannot_be_does_not_end_the_guard(work: Path, kind: str) -> None:
+    (work / "odd.py").write_text(ODD_CONNECT)
+    (text,) = told(work, f"{PYTHON} odd.py", kind=kind)
+    assert text.startswith("EFAULT\nEFAULT\n") and "exit code 0" in text
+
+
+@pytest.mark.spec("SEC-7", "SEC-18")
+def test_a_connection_for_which_no_thread_is_left_is_refused(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = object.__new__(sandbox_calls.SocketKeeper)
+    answers: list[int] = []
+    monkeypatch.setattr(keeper, "_respond", lambda _, problem: answers.append(problem))
+
+    def none_left(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("_thread.start_new_thread", none_left)
+    with socket.socket(socket.AF_UNIX) as mine:
+        handle = os.dup(mine.fileno())
+        keeper._begin(1, 2, handle, b"")
+    assert answers == [errno.EAGAIN]
+    with pytest.raises(OSError):
+        os.close(handle)
