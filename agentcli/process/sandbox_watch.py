@@ -582,18 +582,12 @@ class TreeWatch:
         return False
 
     def _was_out_of_sight(self, path: str) -> bool:
-        """Whether it lies where nobody had looked, beyond the bound: it may be old.
-
-        What has come up in a directory that was looked at is not.
-        """
-        if not self.known.is_cut:
-            return False
-        for place in _parents(path):
-            if (listing := self.known.directories.get(place)) is not None:
-                return path[len(place) :].strip("/").partition("/")[0] in listing.directories and (
-                    path.rpartition("/")[0] != place
-                )
-        return True
+        """Whether nobody had looked where it lies, beyond the bound, so that it may be old."""
+        looked_at = self.known.directories
+        above = next((each for each in _parents(path) if each in looked_at), "")
+        name, _, rest = path[len(above) :].lstrip("/").partition("/")
+        was_there = not above or (rest and name in looked_at[above].directories)
+        return self.known.is_cut and bool(was_there)
 
     def _is_harmless(self, path: str, now: _Watched, before: _Watched | None) -> bool:
         if now.kind is Kind.STRATEGY:
