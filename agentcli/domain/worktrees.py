@@ -1,4 +1,4 @@
-"""Which repository a working tree belongs to, when both sides of the link say so.
+"""Where a repository is, and which one a working tree belongs to, when both sides say so.
 
 https://git-scm.com/docs/gitrepository-layout
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
@@ -21,9 +22,11 @@ def _held_by(path: Path) -> bytes:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return b""
     with os.fdopen(handle, "rb") as file:
-        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
-        data = file.read(_MOST_BYTES + 1) if is_file else b""
+        data = file.read(_MOST_BYTES + 1)
     return data if len(data) <= _MOST_BYTES else b""
 
 
@@ -61,3 +64,23 @@ def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     common = real_path(directory / link_in(_held_by(directory / "commondir")))
     is_repository = all(os.path.exists(common / name) for name in ("HEAD", "objects"))  # noqa: PTH110 - never raises
     return common if is_repository and directory.parent == common / "worktrees" else None
+
+
+def filled_by_others(directory: Path) -> tuple[Path, ...]:
+    """``directory`` and the repository that it lies in; of a linked working tree its own, too.
+
+    A repository around the user's home is theirs.
+    """
+    here, home = real_path(directory), real_path(Path(os.environ.get("HOME") or "/"))
+    marked = (each for each in (here, *here.parents) if os.path.lexists(each / ".git"))
+    top = next(marked, here)
+    own = named_by(top / ".git")
+    common = own and common_of_worktree(top / ".git", own)
+    found = (top, common.parent) if common else (top,)
+    return (here, *(each for each in found if not home.is_relative_to(each)))
+
+
+def lies_in(path: Path, directories: Iterable[Path]) -> bool:
+    """Whether ``path``, or what it leads to, is in one of ``directories``, which are real paths."""
+    names = (path, real_path(path), real_path(path.parent))
+    return any(name.is_relative_to(each) for each in directories for name in names)

@@ -20,6 +20,7 @@ from agentcli.domain.extensions.mcp import McpError
 from agentcli.domain.sandbox import Access, Confined
 from agentcli.domain.values import frozen
 from agentcli.mcp.protocol import plain
+from agentcli.mcp.servers import ServerScope
 from agentcli.process.environment import base_environment, find_program, without_credentials
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
 from agentcli.rpc.connection import beside
@@ -90,7 +91,7 @@ def clean_environment(source: Mapping[str, str] | None = None) -> dict[str, str]
 async def stdio_channel(server: McpServer, place: StdioPlace) -> AsyncIterator[ServerChannel]:
     """The server as a running process, which is ended with the block. Raises ``McpError``."""
     cwd = Path(server.cwd) if server.cwd else place.cwd
-    argv = (_program(server, cwd), *server.args)
+    argv = (_program(server, cwd, place.cwd), *server.args)
     environment, inside = clean_environment(), Confined(argv, cwd)
     sandbox = place.sandbox if server.sandboxed else None
     if server.sandboxed and (sandbox is None or not (await sandbox.begin()).is_on):
@@ -116,14 +117,15 @@ async def stdio_channel(server: McpServer, place: StdioPlace) -> AsyncIterator[S
             await uninterruptible(sandbox.settle(process.still_lives))
 
 
-def _program(server: McpServer, cwd: Path) -> str:
-    """The absolute path of what is to be run."""
+def _program(server: McpServer, cwd: Path, session_cwd: Path) -> str:
+    """The absolute path of what is to be run: of a repository's only for a server of its own."""
     command = server.command
     if command.startswith("~"):
         command = os.path.expanduser(command)  # noqa: PTH111 - leaves an unknown user's as it is
     if "/" in command:
         return str(cwd / command)
-    if found := find_program(command, ()):
+    is_of_project = server.scope in {ServerScope.PROJECT, ServerScope.LOCAL}
+    if found := find_program(command, () if is_of_project else (session_cwd,)):
         return found
     raise McpError(
         f"the MCP server {server.name} cannot be started: there is no program {command!r}",

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
+from agentcli.domain.worktrees import filled_by_others, lies_in
 from agentcli.policy.bash_command import ParsedCommand, Redirection, SimpleCommand, unquote
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.bash_wrappers import look_through
@@ -421,9 +422,11 @@ class _Reader:
         # bash looks from where it is, and takes an empty entry for that place
         places = os.pathsep.join(str(self.workspace.cwd / entry) for entry in entries)
         found = shutil.which(program, path=places)
-        if found is None or self.workspace.contains(Path(found).parent):
+        own = (self.workspace.root, *self.workspace.extra)
+        barred = [each for root in own for each in filled_by_others(root)]
+        if found is None or lies_in(Path(found), barred):
             return None
-        return None if self.workspace.contains(Path(found)) else os.path.realpath(found)
+        return os.path.realpath(found)
 
     def _fits(self, words: Sequence[str], spec: Spec) -> bool:
         """Whether all options are in the table and all files in the workspace."""

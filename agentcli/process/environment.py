@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.secrecy import is_credential, is_secret
+from agentcli.domain.worktrees import filled_by_others, lies_in
 
 _PROVIDERS = (
     "ANTHROPIC|CLAUDE|OPENAI|AZURE_OPENAI|AZURE_AI|AZURE_INFERENCE|CODEX|GEMINI|GOOGLE_AI|VERTEX"
@@ -155,11 +156,11 @@ def _hides(name: str, systems: Iterable[str]) -> str:
 
 
 def find_program(name: str, outside: Iterable[Path]) -> str | None:
-    """The absolute path of a program on PATH, never one below the directories ``outside``.
+    """The absolute path of a program on PATH, never one of a repository that ``outside`` lie in.
 
-    Relative and empty entries of PATH are skipped, as is a link into those directories (SEC-2).
+    Relative and empty entries of PATH are skipped, as is a link into such a one (SEC-2).
     """
-    barred = [directory.resolve() for directory in outside]
+    barred = [each for directory in outside for each in filled_by_others(directory)]
     for entry in os.environ.get("PATH", _DEFAULT_PATH).split(os.pathsep):
         directory = Path(entry)
         if not entry or not directory.is_absolute():
@@ -168,7 +169,6 @@ def find_program(name: str, outside: Iterable[Path]) -> str | None:
         # pathlib raises where a directory of PATH may not be looked into
         if not os.path.isfile(candidate) or not os.access(candidate, os.X_OK):  # noqa: PTH113
             continue
-        real = candidate.resolve()
-        if not any(p.is_relative_to(base) for p in (real, candidate) for base in barred):
+        if not lies_in(candidate, barred):
             return str(candidate)
     return None

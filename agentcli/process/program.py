@@ -80,7 +80,7 @@ async def run_program(
     program: Program, cancel: CancelToken, sandbox: Sandbox | None = None
 ) -> ProgramResult:
     """Run it in the user's shell, with ``env`` added to what every command gets (SEC-8)."""
-    shell = _shell()
+    shell = _shell(program.cwd)
     if shell is None:
         return ProgramResult(None, problem="there is no shell to run it with")
     try:
@@ -170,8 +170,8 @@ def _pipe_into(kept: _Kept) -> Iterator[int]:
         os.close(writing)
 
 
-def _shell() -> str | None:
+def _shell(cwd: Path) -> str | None:
     own = os.environ.get("SHELL", "")
     if own.startswith("/") and Path(own).name in _SHELLS and os.access(own, os.X_OK):
         return own
-    return find_program("bash", ()) or find_program("sh", ())
+    return find_program("bash", (cwd,)) or find_program("sh", (cwd,))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agentcli.domain.errors import AgentError
-from agentcli.domain.tools import real_path
+from agentcli.domain.worktrees import filled_by_others, lies_in
 
 _EDITORS = ("nano", "vim", "vi", "emacs")
 _PAGERS = ("less", "more")
@@ -49,16 +49,16 @@ def needs_terminal(command: str) -> str:
 
 
 def find_program(name: str, cwd: Path, env: Mapping[str, str]) -> str | None:
-    """The program on PATH, or by its absolute path, unless it lies in the workspace."""
-    inside = real_path(cwd)
+    """The program on PATH, or by its absolute path, unless it lies in the repository."""
+    barred = filled_by_others(cwd)
     if "/" in name:
         path = Path(name)
-        outside = path.is_absolute() and not real_path(path).is_relative_to(inside)
+        outside = path.is_absolute() and not lies_in(path, barred)
         return name if outside and os.access(path, os.X_OK) else None
     places = [
         place
         for place in env.get("PATH", "").split(os.pathsep)
-        if Path(place).is_absolute() and not real_path(Path(place)).is_relative_to(inside)
+        if Path(place).is_absolute() and not lies_in(Path(place), barred)
     ]
     return shutil.which(name, path=os.pathsep.join(places))
 

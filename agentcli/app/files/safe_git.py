@@ -20,8 +20,8 @@ from typing import IO
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen
+from agentcli.domain.worktrees import filled_by_others, lies_in
 
 TIMEOUT_S = 10.0
 _TICK_S = 0.05
@@ -206,16 +206,16 @@ def read_bounded(
 
 
 def find_git(cwd: Path) -> SafeGit | None:
-    """Git on PATH, unless it lies in the workspace ``cwd``."""
-    root = real_path(cwd)
+    """Git on PATH, unless it lies in the repository of ``cwd``."""
+    barred = filled_by_others(cwd)
     places = [
         place
         for place in os.environ.get("PATH", os.defpath).split(os.pathsep)
-        if Path(place).is_absolute() and not real_path(Path(place)).is_relative_to(root)
+        if Path(place).is_absolute() and not lies_in(Path(place), barred)
     ]
     path = os.pathsep.join(places)
     program = shutil.which("git", path=path)
-    if program is None or real_path(Path(program)).is_relative_to(root):
+    if program is None or lies_in(Path(program), barred):
         return None
     env = {name: os.environ[name] for name in _KEPT if name in os.environ}
     env |= {"PATH": path, "LC_ALL": "C", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}

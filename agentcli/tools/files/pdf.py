@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from agentcli.domain.extensions.extras import install_command
 from agentcli.domain.messages import DocumentPart
-from agentcli.process.environment import base_environment
+from agentcli.process.environment import base_environment, find_program
 from agentcli.tools._base import MAX_CHARS
 from agentcli.tools.files.disk import human_size
 from agentcli.tools.files.paths import FileProblem
@@ -140,10 +140,8 @@ def _by_program(
     data: bytes, request: tuple[int, ...], workspace: Path, stopped: Callable[[], bool]
 ) -> Mapping[str, Any]:
     """The same of ``pdftotext``, which ends each page with a form feed."""
-    import shutil
-
-    program = shutil.which("pdftotext", path=base_environment()["PATH"])
-    if program is None or Path(program).resolve().is_relative_to(workspace):
+    program = find_program("pdftotext", (workspace,))
+    if program is None:
         return {"error": "no reader"}
     first, last, max_chars, _ = request
     limited = 'ulimit -v 1500000 -t 25; exec "$0" -q -enc UTF-8 - -'
