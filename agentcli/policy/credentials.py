@@ -59,7 +59,10 @@ _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk",
 _LEAVES_OUT = frozenset({"--exclude", "--exclude-dir"})
 _IS_NOT = re.compile(r"(?:!|-not)-(?:i?name|i?path|wholename)")  # of find
 _HANDS_ON = GIVE_WORDS | {"read", "mapfile", "readarray"}
-_RUNS_CODE = re.compile(r"\b(?:python[\d.]*|node|ruby|perl|php|deno|bun|lua|[gmn]?awk|sed)\b")
+_RUNS_CODE = re.compile(
+    r"\b(?:python[\d.]*|node|ruby|perl|php|deno|bun|lua|[gmn]?awk|sed|sqlite3|duckdb|psql|mysql|gdb"
+    r"|R|Rscript|julia|tclsh|expect|pwsh|ed|ex|vim?|nvim|emacs|m4)\b"
+)
 _MOST_BEFORE_CODE = 4  # "uv run python -c"
 _IN_CODE = re.compile(r"""[^\s'"`(){};,<>|&]+""")
 _SHOWS_HIDDEN = re.compile(r"dotglob|GLOBIGNORE")

@@ -48,6 +48,7 @@ IN_AUTO = (
     "printf -v x %s env; cat .$x",
     "sed 'r .env' f1",
     "awk '{getline < \".env\"; print}' f1",
+    "sqlite3 x.db '.read .env'",
     "cat .{e..e}nv",
     "shopt -s extglob\ncat .@(env)",
     "cat $f",
