@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import mutable
 from agentcli.ui.rows import Row, columns_of, fit_row, packed, wrap
 from agentcli.ui.screen import Size
@@ -18,11 +19,13 @@ from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
 GUARD_S = 0.5
 FLOW_S = 0.3  # letters that come faster are a word
 VIEW_S = 0.4  # a letter that acts by itself does so when no other follows
+MOST_TITLE = 3  # rows of a title that are always seen
 LEAST_SUBJECT = 3  # rows of what is asked about that are seen beside long choices
 MOST_TOLD = 4  # rows of what the chosen one has no room for
 MOST_HINTS = 2  # rows of what keys do
 MOST_ROWS = 12  # of a list that are shown at once
 _REVERSE = "\x1b[7m"
+_RULE = LazyPattern(r"[\w*?-]+\(.+\)")
 
 
 class Press(NamedTuple):
@@ -275,8 +278,9 @@ class Choices:
     def rows(self, size: Size, theme: Theme, now: float, *, mode: PanelMode) -> PanelRows:
         """Title and choices always; of what is asked about as much as there is room for."""
         columns = size.columns
-        subject = self._subject.rows(columns)
-        title = wrapped(theme.paint(self._subject.title, BOLD | WARNING), columns)[:3]
+        title = wrapped(theme.paint(self._subject.title, BOLD | WARNING), columns)
+        title, rest = title[:MOST_TITLE], title[MOST_TITLE:]
+        subject = [*rest, *self._subject.rows(columns)]
         below: list[list[Row]] = [] if mode.asking else self._choice_rows(columns, theme, mode)
         hint = [] if mode.asking else self._hint_rows(now, columns, theme, mode)
         room = size.lines - len(title) - len(hint) - sum(map(len, below))
@@ -350,7 +354,7 @@ class Choices:
         return [theme.paint(self._subject.title, BOLD | WARNING), *subject, *rows]
 
     def answer_line(self, text: str) -> bool:
-        """A letter, a number, a word that begins a choice's text; with a rule after it."""
+        """A letter, a number, a word that begins a choice's text; ``tool(pattern)`` may follow."""
         word, _, rest = text.strip().partition(" ")
         at = self._meant(word)
         if at is None and word:
@@ -358,11 +362,12 @@ class Choices:
             at = begin[0] if begin else None
         if at is None:
             return False
-        choice = self.choices[at]
-        if rest.strip():
-            if not choice.rules:
+        choice, rule = self.choices[at], rest.strip()
+        if rule:
+            is_rule = rule in choice.rules or _RULE.fullmatch(rule)
+            if not (choice.rules and is_rule):  # "a better way is to ..."
                 return False
-            choice.rules, choice.at = (rest.strip(), *choice.rules), 0
+            choice.rules, choice.at = (rule, *choice.rules), 0
         self._cursor = at
         self._confirm()
         return True

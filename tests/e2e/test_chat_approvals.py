@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,32 @@ def test_the_status_line_says_whether_yolo_has_a_boundary(chat: Chat) -> None:
     terminal = chat("--yolo", "--sandbox", "landlock", cols=120)
     terminal.wait_for("yolo mode · sandbox · ")
     leave(terminal)
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize("cols", [80, 40])
+def test_the_words_of_a_sub_agents_task_push_no_command_out_of_sight(
+    model_server: ModelServer, chat: Chat, cols: int
+) -> None:
+    command = "touch made-by-the-sub-agent"
+    task = call("task", {"description": "tidy up the notes " * 11, "prompt": "x"})
+    model_server.add(task, call("bash", {"command": command, "access": "outside"}))
+    terminal = chat(cols=cols)
+    terminal.line("go")
+    terminal.wait_for("Enter confirms")
+    seen = " ".join(" ".join(terminal.screen()).split())
+    assert command in seen or "v shows all" in seen
+
+
+@pytest.mark.spec("SEC-6", "UI-7")
+@pytest.mark.parametrize("said", ["a better way is to use make", "s it there?", "a test", "yes we"])
+def test_a_sentence_that_begins_with_the_letter_of_a_choice_answers_nothing_line_by_line(
+    model_server: ModelServer, chat: Chat, work: Path, said: str
+) -> None:
+    model_server.add(call("bash", {"command": "touch made"}))
+    terminal = chat(until=re.compile("^>$", re.MULTILINE), TERM="dumb")
+    terminal.line("go")
+    terminal.wait_for("Answer:")
+    terminal.line(said)
+    terminal.wait_for(re.compile("question still waits|you: yes"))
+    assert "you: yes" not in terminal.text() and not (work / "made").exists()

@@ -206,6 +206,31 @@ def test_where_all_can_be_seen_there_is_nothing_to_view() -> None:
     assert "row 2" in text and "view all" not in text
 
 
+@pytest.mark.spec("SEC-6", "UI-7")
+def test_what_a_long_title_has_no_room_for_stands_with_what_is_asked_about() -> None:
+    title = "Allow this? agent (" + "word " * 50 + "): Run the-command"
+    panel = Choices(PanelSubject(title, lambda _: [Row("where", 5)]), choices().choices, refusal="n",
+                    views=True)  # fmt: skip
+    for columns in (80, 40, 20):
+        rows, _ = panel.rows(Size(columns, 40), PLAIN, 99.0, mode=PanelMode())
+        text = " ".join(row.text.strip() for row in rows)
+        assert "the-command" in text or "v shows all" in text
+
+
+@pytest.mark.spec("UI-7")
+@pytest.mark.parametrize(
+    ("said", "answer", "rule"),
+    [("a", "a", "bash(pytest -q)"), (f"s {EDGE}", "s", EDGE), ("a bash(make *)", "a", "bash(make *)"),
+     ("a better way", "", ""), ("a test", "", ""), ("s it (there)?", "", "")],
+)  # fmt: skip
+def test_a_rule_may_follow_the_letter_of_a_line_and_nothing_else(
+    said: str, answer: str, rule: str
+) -> None:
+    panel = choices()
+    assert panel.answer_line(said) is bool(answer)
+    assert panel.answer == answer and (not answer or panel.chosen.rule == rule)
+
+
 def test_a_long_line_is_wrapped_below_its_beginning() -> None:
     rows = wrapped("> 2 s  yes, for this session: bash(x)", 24, indent=7)
     assert [row.text for row in rows] == ["> 2 s  yes, for this", "       session: bash(x)"]
