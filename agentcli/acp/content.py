@@ -199,8 +199,14 @@ class ShownChange:
 
 def changes_of(diff: str, cwd: Path) -> list[ShownChange]:
     """The hunks of a unified diff of ours; ``old`` is ``None`` where the file is made."""
+    return changes_and_rest(diff, cwd)[0]
+
+
+def changes_and_rest(diff: str, cwd: Path) -> tuple[list[ShownChange], list[str]]:
+    """The hunks, and the lines that say what no hunk does: what is made, moved, deleted, a mode."""
     rows = diff.split("\n")
     found: list[ShownChange] = []
+    rest: list[str] = []
     old_name = new_name = ""
     at = 0
     while at < len(rows):
@@ -209,12 +215,17 @@ def changes_of(diff: str, cwd: Path) -> list[ShownChange]:
         if row.startswith("--- ") and rows[at : at + 1] and rows[at].startswith("+++ "):
             old_name, new_name = row[4:], rows[at][4:]
             at += 1
+            is_plain = _NOWHERE in {old_name, new_name} or old_name[2:] == new_name[2:]
+            if not (is_plain and rows[at : at + 1] and _HUNK.match(rows[at])):
+                rest += [row, rows[at - 1]]
         elif new_name and (head := _HUNK.match(row)):
             old, new, at = _hunk(rows, at, int(head[1] or 1), int(head[3] or 1))
             name = old_name if new_name == _NOWHERE else new_name
             before = None if old_name == _NOWHERE else old
             found.append(ShownChange(str(cwd / name[2:]), before, new, max(1, int(head[2]))))
-    return found
+        elif row:
+            rest.append(row)
+    return found, rest
 
 
 def _hunk(rows: Sequence[str], at: int, old_count: int, new_count: int) -> tuple[str, str, int]:

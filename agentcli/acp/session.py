@@ -22,7 +22,7 @@ from agentcli.acp.content import (
     PromptContent,
     bad_params,
     bounded,
-    changes_of,
+    changes_and_rest,
     diff_content,
     exact,
     read_prompt,
@@ -465,10 +465,13 @@ def _id_of(request: ApprovalRequest) -> str:
 def _asked(request: ApprovalRequest, cwd: Path) -> Json:
     """The call as it is: what would run or change, and why it asks."""
     call = request.call
-    changes = changes_of(request.detail, cwd) if call.name in EDITS else []
+    is_edit = call.name in EDITS
+    changes, rest_of_it = changes_and_rest(request.detail, cwd) if is_edit else ([], [])
     content: list[Json] = diff_content(changes)
     if request.is_plan:
         content = [text_content(reveal(request.detail))]
+    elif changes and rest_of_it:
+        content.append(exact("\n".join(rest_of_it)))
     elif not changes:
         command = call.arguments.get("command")
         if isinstance(command, str):

@@ -38,6 +38,7 @@ from agentcli.ui.theme import DIM, Theme
 _T = TypeVar("_T")
 
 _MAX_REASON = 400
+_MAX_PAINTED = 300_000  # of a diff; a longer one is shown as it is
 _MAX_TITLE = 300
 _TITLE_COMMAND = 60
 _BEGIN = 20  # characters by which arguments are known again
@@ -89,7 +90,8 @@ class ApprovalPanel(Choices):
 
 
 def _is_shown_as_diff(request: ApprovalRequest) -> bool:
-    return request.call.name in _SHOWN_AS_DIFF and is_diff(request.detail)
+    is_short = len(request.detail) <= _MAX_PAINTED
+    return request.call.name in _SHOWN_AS_DIFF and is_short and is_diff(request.detail)
 
 
 def _asked(request: ApprovalRequest, theme: Theme) -> tuple[str, ExactText]:

@@ -306,10 +306,21 @@ class _Staging:
             source = self._files[staged.came_from].before
             before = source.data if source else None
             old_name = name_of(staged.came_from, self._ctx)
+        if staged.data is None and before is None:  # a link, or more than is read
+            return Diff(f"--- a/{name}\n+++ /dev/null\n", 0, 0)
+        told = self._told_mode(path, staged)
         if before == staged.data:
-            renamed = f"rename from {old_name}\nrename to {name}\n" if old_name != name else ""
-            return Diff(renamed, 0, 0)
-        return diff_bytes(old_name, name, before, staged.data)
+            told += f"rename from {old_name}\nrename to {name}\n" if old_name != name else ""
+        diff = diff_bytes(old_name, name, before, staged.data)
+        return Diff(told + diff.text, diff.added, diff.removed)
+
+    def _told_mode(self, path: Path, staged: _Staged) -> str:
+        """A line about a mode that is not the one that the file has or came with."""
+        was = self._files[staged.came_from or path].before
+        before = was.info.st_mode & 0o777 if was else None
+        if staged.data is None or staged.mode in {None, before}:
+            return ""
+        return f"new mode {stat.S_IFREG | (staged.mode or 0):o}: {name_of(path, self._ctx)}\n"
 
 
 def _lines(text: str) -> list[Line]:

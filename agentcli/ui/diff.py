@@ -196,7 +196,7 @@ class _Painter:
             return True
         following = lines[at + 1] if at + 1 < len(lines) else ""
         begins_file = lines[at].startswith("--- ") and following.startswith("+++ ")
-        return not begins_file and not lines[at].startswith(("diff ", "index "))
+        return not begins_file and lines[at][:1] in {"", " ", "+", "-", "\\"}
 
     def _head(self, line: str, hunk: re.Match[str] | None) -> Iterator[str]:
         if hunk is None:

@@ -88,7 +88,11 @@ def bounded(lines: Sequence[str], max_line: int = MAX_LINE_CHARS) -> ExactText:
 
 
 def with_counted_runs(line: str) -> str:
-    """``line`` with the runs of blanks that would push its rest away spelt out."""
+    """A line of a diff with the runs of blanks that would push its rest away spelt out.
+
+    So are blanks at the end of a line that is put in.
+    """
+    line = _END.sub(_counted, line) if line.startswith("+") else line
     return _WIDE.sub(_counted, line)
 
 

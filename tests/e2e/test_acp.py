@@ -758,3 +758,30 @@ def test_the_servers_that_an_editor_passes_are_used(
         assert editor.leave() == 0
     assert "42" in str(facts_of(model_server.requests[1]).results)
     assert "the note mine" in json.dumps(model_server.requests[2].body)
+
+
+@pytest.mark.spec("ACP-1", "SEC-6")
+def test_an_approval_tells_an_editor_what_no_diff_of_its_own_shows(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (tmp_path / name).write_text("old\n")
+    (tmp_path / "link").symlink_to("a.txt")
+    mode = "diff --git a/b.txt b/b.txt\nold mode 100644\nnew mode 100755\n"
+    begin = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n"
+    gone = "*** Delete File: link\n*** Update File: c.txt\n*** Move to: d.txt\n@@\n-old\n+new\n"
+    model_server.add(
+        call(
+            "apply_patch", {"patch": f"--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old\n+new\n{mode}"}
+        ),
+        call("apply_patch", {"patch": f"{begin}{gone}*** End Patch\n"}),
+        call("write_file", {"path": "n.sh", "content": "#!/bin/sh\necho HIDDEN\n# \0"}),
+        "Done.",
+    )
+    told = ("new mode 100755: b.txt", "--- a/link\\n+++ /dev/null", "echo HIDDEN")
+    with Editor(model_server, tmp_path) as editor:
+        asked = editor.ask(editor.new(), "go")
+        for each in told:
+            content = json.dumps(editor.choose("reject")["params"]["toolCall"]["content"])
+            assert each in content and ("c.txt" in content) is ("link" in content)
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}

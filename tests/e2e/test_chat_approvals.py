@@ -201,3 +201,57 @@ def test_a_sentence_that_begins_with_the_letter_of_a_choice_answers_nothing_line
     terminal.line(said)
     terminal.wait_for(re.compile("question still waits|you: yes"))
     assert "you: yes" not in terminal.text() and not (work / "made").exists()
+
+
+def _patch(*operations: str) -> dict[str, str]:
+    first = "*** Update File: a.txt\n@@\n-old line\n+new line\n"
+    return {"patch": "".join(["*** Begin Patch\n", first, *operations, "*** End Patch\n"])}
+
+
+_SCRIPT = "#!/bin/bash\necho HIDDEN\n"
+_MODE = "diff --git a/s.sh b/s.sh\nold mode 100644\nnew mode 100755\n"
+_EDIT = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old line\n+new line\n"
+CHANGES = {
+    "a NUL": (call("write_file", {"path": "n.sh", "content": f"{_SCRIPT}# \0"}), "echo HIDDEN"),
+    "over bytes": (call("write_file", {"path": "bytes", "content": _SCRIPT}), "echo HIDDEN"),
+    "a NUL in a patch": (
+        call("apply_patch", _patch("*** Add File: n.sh\n+#!/bin/sh\n+echo HIDDEN\n+# \0\n")),
+        "echo HIDDEN",
+    ),
+    "much": (call("write_file", {"path": "n.sh", "content": "x\n" * 99_000 + _SCRIPT}), "echo HIDDEN"),
+    "a mode": (call("apply_patch", {"patch": _EDIT + _MODE}), "100755: s.sh"),
+    "nothing deleted": (call("apply_patch", _patch("*** Delete File: empty\n")), "empty (deleted)"),
+    "a link deleted": (call("apply_patch", _patch("*** Delete File: link\n")), "link (deleted)"),
+    "much deleted": (call("apply_patch", _patch("*** Delete File: huge\n")), "huge (deleted)"),
+    "bytes deleted": (call("apply_patch", _patch("*** Delete File: bytes\n")), "(deleted)"),
+    "nothing made": (call("apply_patch", _patch("*** Add File: none\n")), "\nnone\n"),
+    "a move": (
+        call("apply_patch", _patch("*** Update File: s.sh\n*** Move to: t.sh\n")),
+        "rename from s.sh",
+    ),
+    "blanks": (call("write_file", {"path": "n.sh", "content": "x \\  \n"}), "x \\<U+0020 x 2>"),
+    "line ends": (call("write_file", {"path": "b.txt", "content": "old\r\n"}), "old<U+000D>"),
+}  # fmt: skip
+
+
+def _lay_out(work: Path) -> None:
+    for name, text in {"a.txt": "old line\n", "b.txt": "old\n", "s.sh": "x\n", "empty": ""}.items():
+        (work / name).write_text(text)
+    (work / "bytes").write_bytes(b"\0\1\2\3" * 50)
+    (work / "link").symlink_to("a.txt")
+    with (work / "huge").open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize("name", CHANGES)
+def test_nothing_that_an_edit_changes_is_left_out_of_what_is_shown(
+    model_server: ModelServer, chat: Chat, work: Path, name: str
+) -> None:
+    _lay_out(work)
+    edit, wanted = CHANGES[name]
+    model_server.add(edit)
+    terminal = chat(rows=50, cols=120)
+    terminal.line("go")
+    terminal.wait_for("Enter confirms")
+    assert wanted in "\n".join(terminal.screen()).partition("Allow this?")[2]

@@ -94,7 +94,7 @@ def test_targets_that_can_be_no_file_are_refused(room: Room, path: str) -> None:
 def test_binary_content_may_be_replaced(room: Room) -> None:
     room.write("a.bin", b"\x00\x01\x02\xff")
     output = room.run(TOOL, path="a.bin", content="text\n")
-    assert "Binary files" in output.display
+    assert output.display == "--- a/a.bin (binary)\n+++ b/a.bin\n@@ -0,0 +1 @@\n+text\n"
     assert room.tree() == {"a.bin": b"text\n"}
 
 

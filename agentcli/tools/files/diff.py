@@ -10,8 +10,13 @@ from agentcli.tools.files.text import Line, count_lines, decode, lines_at, split
 
 _CONTEXT = 3
 _MAX_COMPARED_LINES = 5_000
-_MAX_DIFF_CHARS = 200_000
+MAX_KEPT_CHARS = 200_000
+"""Of a diff that is kept with a result."""
+MAX_DIFF_CHARS = 2_000_000
 _MAX_SPLIT_LINES = 100_000
+
+_BYTES = " (binary)"
+_NO_END = "\\ No newline at end of file\n"
 
 _Opcode = tuple[str, int, int, int, int]
 
@@ -31,13 +36,28 @@ class Diff:
 
 
 def diff_bytes(old_name: str, new_name: str, before: bytes | None, after: bytes | None) -> Diff:
-    """The diff of two contents; ``None`` is a file that does not exist."""
-    old, new = decode(before or b""), decode(after or b"")
-    if old is None or new is None:
-        return Diff(f"Binary files {old_name} and {new_name} differ\n", 0, 0)
-    old_label = "/dev/null" if before is None else f"a/{old_name}"
-    new_label = "/dev/null" if after is None else f"b/{new_name}"
-    return diff_texts(old_label, new_label, old.text, new.text)
+    """The diff of two contents; ``None`` is a file that does not exist.
+
+    What differs has a diff, if only a head. Bytes have no lines; a text with a NUL that is put
+    in has, since programs read it all the same.
+    """
+    was, new = decode(before or b""), _as_text(after or b"")
+    old_label = "/dev/null" if before is None else f"a/{old_name}{'' if was else _BYTES}"
+    new_label = "/dev/null" if after is None else f"b/{new_name}{_BYTES if new is None else ''}"
+    found = diff_texts(old_label, new_label, was.text if was else "", new or "")
+    if found.text or before == after:
+        return found
+    return Diff(f"--- {old_label}\n+++ {new_label}\n", 0, 0)
+
+
+def _as_text(data: bytes) -> str | None:
+    text = decode(data)
+    if text is not None:
+        return text.text
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def diff_texts(old_label: str, new_label: str, old: str, new: str) -> Diff:
@@ -55,6 +75,7 @@ def diff_texts(old_label: str, new_label: str, old: str, new: str) -> Diff:
     below = lines_at(old, old_end, _CONTEXT) if old_end < len(old) else []
     before, after = ([*above, *split_lines(part), *below] for part in parts)
     skipped -= len(above)
+    mark = "\r" if len({line.end for line in (*before, *after) if line.end}) > 1 else ""
     out = [head]
     added = removed = 0
     for group in _groups(before, after, len(above), len(below)):
@@ -63,35 +84,33 @@ def diff_texts(old_label: str, new_label: str, old: str, new: str) -> Diff:
         out.append(f"@@ -{_span(i1 + skipped, i2 - i1)} +{_span(j1 + skipped, j2 - j1)} @@\n")
         for tag, old_from, old_to, new_from, new_to in group:
             if tag == "equal":
-                out += [_shown(" ", line) for line in before[old_from:old_to]]
+                out += [_shown(" ", line, mark) for line in before[old_from:old_to]]
                 continue
-            out += [_shown("-", line) for line in before[old_from:old_to]]
-            out += [_shown("+", line) for line in after[new_from:new_to]]
+            out += [_shown("-", line, mark) for line in before[old_from:old_to]]
+            out += [_shown("+", line, mark) for line in after[new_from:new_to]]
             removed += old_to - old_from
             added += new_to - new_from
-    text = "".join(out)
-    return Diff(_cut(text, len(text)), added, removed)
+    return Diff(shortened("".join(out)), added, removed)
 
 
 def _rough(head: str, parts: tuple[str, str], skipped: int) -> Diff:
-    """All of one text for all of the other, as far as it is shown; they are not taken apart."""
+    """All of one text for all of the other; they are not taken apart."""
     removed, added = (count_lines(part) for part in parts)
     text = f"{head}@@ -{_span(skipped, removed)} +{_span(skipped, added)} @@\n"
-    length = len(text) + sum(map(len, parts)) + removed + added
     for sign, part in zip("-+", parts, strict=True):
-        shown = lines_at(part[:_MAX_DIFF_CHARS], 0, _MAX_DIFF_CHARS)
-        text += "".join(_shown(sign, line) for line in shown)
-        if len(text) > _MAX_DIFF_CHARS:
-            break
-    return Diff(_cut(text, length), added, removed)
+        body = part.removesuffix("\n").replace("\n", f"\n{sign}")
+        text += f"{sign}{body}\n" if part else ""
+        text += "" if part.endswith("\n") or not part else _NO_END
+    return Diff(shortened(text), added, removed)
 
 
-def _cut(text: str, length: int) -> str:
-    """``text``, which is the beginning of one of ``length`` characters, as far as it is shown."""
-    if len(text) <= _MAX_DIFF_CHARS:
+def shortened(text: str, most: int = MAX_DIFF_CHARS) -> str:
+    """The diff ``text``, of a long one its head and its tail."""
+    if len(text) <= most:
         return text
-    cut = text.rfind("\n", 0, _MAX_DIFF_CHARS) + 1
-    return f"{text[:cut]}… {length - cut:,} more characters of the diff\n"
+    half = most // 2
+    between = f"\n … {len(text) - 2 * half:,} more characters of the diff\n "
+    return f"{text[:half]}{between}{text[-half:]}"
 
 
 def _groups(
@@ -162,7 +181,7 @@ def _span(start: int, length: int) -> str:
     return str(first) if length == 1 else f"{first},{length}"
 
 
-def _shown(sign: str, line: Line) -> str:
-    return (
-        f"{sign}{line.text}\n" if line.end else f"{sign}{line.text}\n\\ No newline at end of file\n"
-    )
+def _shown(sign: str, line: Line, mark: str) -> str:
+    """``mark`` is told of a line that ends with a carriage return, too."""
+    end = f"{mark}\n" if line.end == "\r\n" else "\n"
+    return f"{sign}{line.text}{end}{'' if line.end else _NO_END}"

@@ -19,6 +19,7 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.tools import Asks, FileLedger, ToolContext, ToolOutput, Workspace, WouldFail
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools.files.diff import MAX_KEPT_CHARS, shortened
 from agentcli.tools.files.disk import MAX_WHOLE_BYTES, FoundFile, Transaction, human_size, note_seen
 from agentcli.tools.files.no_follow import size_of
 from agentcli.tools.files.paths import FileProblem, JudgedContext, changed_meanwhile, shown
@@ -150,7 +151,8 @@ class ChangeTool(FileTool[A]):
         except FileProblem as problem:
             return ToolOutput.error(str(problem))
         text = "\n".join((plan.text, *notes))
-        return ToolOutput.text(text, display=plan.diff, summary=plan.summary)
+        kept = shortened(plan.diff, MAX_KEPT_CHARS)
+        return ToolOutput.text(text, display=kept, summary=plan.summary)
 
 
 def _give_memory_back() -> None:

@@ -62,3 +62,12 @@ def test_a_change_far_down_a_long_file_has_its_line_numbers() -> None:
         "--- a/f\n+++ b/f\n@@ -69997,7 +69997,7 @@\n 69997\n 69998\n 69999\n-70000\n+seventy\n"
         " 70001\n 70002\n 70003\n"
     )
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_diff_that_is_too_long_keeps_its_tail(end: str) -> None:
+    for unit in ("x", "x\n"):
+        text = diff_bytes("n", "n", None, f"{unit * 2_000_000}tail{end}".encode()).text
+        assert text.startswith("--- /dev/null") and "more characters of the diff\n" in text
+        assert "tail\n" in text[-60:] and len(text) < 2_000_200
