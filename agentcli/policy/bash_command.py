@@ -51,8 +51,8 @@ class SimpleCommand:
     for a bare assignment or redirection. ``text`` is its source without redirections.
     ``wrappers`` are the programs looked through to reach it, the outermost first; each of those
     calls is listed as a command of its own. ``sources`` are the words as they are written, and
-    ``fed`` is what here-documents give it to read, as far as that is known. ``at`` is the byte
-    where it starts (-1: it is a part of another one's words); ``upstream`` is where each earlier
+    ``fed`` is what here-documents give it to read, as it is written. ``at`` is the byte where it
+    starts (-1: it is a part of another one's words); ``upstream`` is where each earlier
     stage of its pipeline does, ``None`` outside of one.
     """
 
@@ -120,6 +120,11 @@ def unquote(source: str) -> str | None:
             out.append(char)
             at += 1
     return "".join(out)
+
+
+def within_quotes(source: str) -> str:
+    """What double quotes hold, with what the shell would expand in it as it is written."""
+    return re.sub(r'\\([$`"\\])|"', r"\1", source)
 
 
 def _quoted(source: str, at: int) -> tuple[str, int] | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen, mutable
-from agentcli.policy.bash_command import Loop, ParsedCommand, SimpleCommand
+from agentcli.policy.bash_command import Loop, ParsedCommand, SimpleCommand, within_quotes
 from agentcli.policy.bash_wrappers import Inner, evaluates, look_through
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class _Reading:
             return Tree((), self.why_not, plain=False)
         if why_not := why_unreadable(text) or self._too_costly(text):
             self._doubt(why_not)
-            self._roughly(text, wrappers, waiting)
+            self._roughly(text, wrappers, waiting, is_torn=True)
             return Tree((), why_not, plain=False)
         tree = read_tree(joined(text))
         if self.scripts > 1:  # a part of a word has no place in the whole
@@ -147,7 +147,7 @@ class _Reading:
             waiting.appendleft(_Open(None, within, wrappers))
         if tree.why_not:
             self._doubt(tree.why_not)
-            self._roughly(text, wrappers, waiting)
+            self._roughly(text, wrappers, waiting, is_torn=tree.is_torn)
         return tree
 
     def _too_costly(self, text: str) -> str:
@@ -165,8 +165,15 @@ class _Reading:
         too_long = cost >= MAX_TOKENS or self.tokens > _MAX_TOKENS
         return "it is too long to be judged" if too_long else ""
 
-    def _roughly(self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open]) -> None:
-        """What may be commands where there is no syntax tree, for rules that forbid; bounded."""
+    def _roughly(
+        self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open], *, is_torn: bool
+    ) -> None:
+        """What may be commands where there is no syntax tree, for rules that forbid; bounded.
+
+        ``is_torn``: a word with an expansion may be told as several, and be any program.
+        """
+        if is_torn and _EXPANDING.search(text):
+            waiting.append(_Open(None, SimpleCommand((None,), "$…", wrappers=wrappers), wrappers))
         lists = islice(word_lists(text[:_MAX_ROUGH_CHARS], _MAX_ROUGH_WORDS), _MAX_ROUGH)
         for words in dict.fromkeys(map(tuple, lists)):
             shown = " ".join(words)
@@ -195,6 +202,11 @@ class _Reading:
                 waiting.appendleft(_Open(body, None, wrappers))
         looked = look_through(command.words)
         self._doubt(evaluates(command.words, command.sources) or looked.why_not)
+        if looked.why_not and None in command.words[1:]:  # a script, perhaps, as it is written
+            both = zip(command.words[1:], command.sources[1:], strict=False)
+            unseen = "\n".join(source for word, source in both if word is None)
+            text = " ".join(command.sources[1:]) if base == "eval" else unseen
+            waiting.appendleft(_Open(within_quotes(text), None, wrappers))
         if not looked.inner:
             return
         if len(wrappers) > _MAX_WRAPPERS:

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from agentcli.domain.values import frozen, mutable
-from agentcli.policy.bash_command import Loop, Redirection, SimpleCommand, unquote
+from agentcli.policy.bash_command import Loop, Redirection, SimpleCommand, unquote, within_quotes
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -313,17 +313,22 @@ _WRITING = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
 _COPYING = frozenset({">&", "<&"})
 _CLOSING = frozenset({">&-", "<&-"})
 _QUOTING = re.compile(r"['\"\\]")
+_BODY = "heredoc_body"
 
 
 @frozen
 class Tree:
-    """What the walk found. ``why_not`` is empty when all of it is understood."""
+    """What the walk found. ``why_not`` is empty when all of it is understood.
+
+    ``is_torn``: it is no syntax to the parser, and its words may be parts of one.
+    """
 
     commands: tuple[SimpleCommand, ...]
     why_not: str
     plain: bool
     kinds: frozenset[str] = frozenset()
     loops: tuple[Loop, ...] = ()
+    is_torn: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -351,7 +356,8 @@ def read_tree(text: str) -> Tree:
     walk.run(root)
     commands = [command for _, command in sorted(walk.found, key=itemgetter(0))]
     kinds, loops = frozenset(walk.kinds), tuple(walk.loops)
-    return Tree(tuple(commands), walk.why_not, not kinds and not walk.why_not, kinds, loops)
+    plain = not kinds and not walk.why_not
+    return Tree(tuple(commands), walk.why_not, plain, kinds, loops, root.has_error)
 
 
 @mutable
@@ -470,6 +476,7 @@ class _Walk:
         assignments: list[str] = []
         own: list[Redirection] = []
         pieces: list[str] = []
+        end = 0
         for child in children:
             if child.type in _REDIRECTS:
                 own += self._redirections(child)
@@ -477,7 +484,11 @@ class _Walk:
             elif child.type == "variable_assignment" and node.type == "command":
                 assignments.append(self._text(child))
             elif child.type != "comment":
-                pieces.append(self._text(child))
+                # a word that the parser splits is one to bash: vic`true`tim
+                gap = self.source[end : child.start_byte].replace(b"\\\n", b"")
+                split = bool(pieces) and not gap
+                pieces.append((pieces.pop() if split else "") + self._text(child))
+                end = child.end_byte
         if node.type == "test_command":
             pieces = self._tested(children)
         parent = node.parent
@@ -509,14 +520,18 @@ class _Walk:
         return pieces
 
     def _fed(self, redirects: list[Node]) -> tuple[str, ...]:
-        """The texts that here-documents and here-strings give to the command."""
+        """What here-documents and here-strings give to the command, as it is written."""
         texts = []
         for redirect in redirects:
             text = None
             if redirect.type == "heredoc_redirect":
                 _, text = heredoc_doubt(redirect, self.source)
+                body = (self._text(each) for each in redirect.children if each.type == _BODY)
+                text = next(body, None) if text is None else text
             elif redirect.type == "herestring_redirect" and redirect.child_count > 1:
-                text = unquote(self._text(redirect.children[-1]))
+                source = self._text(redirect.children[-1])
+                known = unquote(source)
+                text = within_quotes(source) if known is None else known
             if text is not None:
                 texts.append(text)
         return tuple(texts)

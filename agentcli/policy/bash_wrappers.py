@@ -94,9 +94,7 @@ _ARGV_WRAPPERS: dict[str, _Options] = {
     "busybox": _options(),
     "toybox": _options(),
     "chroot": _options("--skip-chdir", "--groups --userspec -g -G -u", operands=1),
-    "setarch": _options("-R -v -3 -B -F -I -L -S -T -X -Z --uname-2.6", operands=1),
-    "linux32": _options("-R -v -3 -B"),
-    "linux64": _options("-R -v -3 -B"),
+    **dict.fromkeys(("linux32", "linux64", "i386", "x86_64"), _options("-R -v -3 -B")),
     "gosu": _options(operands=1),
     "su-exec": _options(operands=1),
     "strace": _options(
@@ -370,6 +368,7 @@ _SPECIAL: dict[str, Callable[[Words], LookThrough]] = {
     "coproc": _coproc,
     "xargs": _xargs,
     "gxargs": _xargs,
+    "setarch": _guesses,
     "find": _find,
     "gfind": _find,
     "fd": _fd,

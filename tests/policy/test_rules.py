@@ -213,6 +213,7 @@ def test_a_rule_for_one_command_covers_the_same_act_and_no_other(
         "find . -exec rm {} +", "A=b rm x", "A=b C=d rm x", "/bin/rm x", "/usr/bin/env rm x",
         "r\\m x", "'rm' x", 'r"m" x', "$'rm' x", ">f rm x", "rm>f x", "2>/dev/null rm x", "rm\tx",
         "  rm   x", "r\\\nm x", "cat <<<x; rm x", "echo ${x:-$(rm x)}", "function f { rm x; }",
+        "setarch -R rm x", "setarch x86_64 -R rm x", "x86_64 rm x", "i386 rm x", "echo $(r\\\nm x)",
     ],
 )  # fmt: skip
 def test_a_deny_pattern_covers_any_part_and_looks_through_wrappers(command: str) -> None:
@@ -324,6 +325,12 @@ def test_the_first_rule_that_covers_is_named() -> None:
         ("$X -rf x", True), ("git $X", True), ("git push $X", False), ("git status $X", False),
         ("rm $X", False), ("git push", False), ("make", False), ("git pu{s,l}h", True),
         ("git push 'unclosed", True), ("make 'unclosed", False),
+        ("gi`true`t push", True), ("cd x && g`:`i`:`t push", True), ("eval gi$(:)t push", True),
+        ('eval "$X"', True), ('bash -c "gi$@t push"', True), ('trap "gi$1t push" EXIT', True),
+        ('zsh -c "gi$@t push"', True), ('bash <<< "gi$@t push"', True), ("sh <<E\ngi$X`:`t push\nE", True),
+        ("gi`# c`t push", True), ("gi$(case a in a) ;; esac)t push", True), ("make 'unclosed $X", True),
+        ('trap "rm -f $tmp" EXIT', False), ('eval "make $X"', False), ("cat <<E\n$X\nE", False),
+        ("make `ls` x", False),
     ],
 )  # fmt: skip
 def test_what_may_be_a_denied_command_is_told_apart_from_what_cannot(
