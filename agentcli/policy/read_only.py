@@ -312,7 +312,7 @@ class _Reader:
         if "{" in source:
             return self._chosen(source)
         pattern = _SET.sub("?", source)
-        if not _GLOB.fullmatch(pattern):
+        if not _GLOB.fullmatch(pattern) or not self.may_read(pattern):
             return None
         if any(fnmatch.fnmatchcase("..", each) for each in pattern.split("/") if each[:1] == "."):
             return None  # some shells find the directory above
@@ -325,8 +325,8 @@ class _Reader:
                 if not _may_take(source, match):
                     continue
                 found.append(match)
-                if len(found) > _MAX_MATCHES or match.startswith("-"):
-                    return None
+                if len(found) > _MAX_MATCHES or match.startswith("-") or not self.may_read(match):
+                    return None  # that a file is there is something to read, too
         return [*sorted(set(found)), *([] if found and pattern == source else [source])]
 
     def _chosen(self, source: str) -> list[str] | None:

@@ -127,7 +127,8 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         "wc -l < /etc/passwd", "wc -l < passwd", "grep x out/passwd", "grep -f passwd a.txt",
         "grep -fpasswd a.txt", "grep --file=passwd a.txt", "rg x /etc", "rg -f passwd", "find /",
         "find out/", "find . -newer /etc/passwd", "diff a.txt /etc/passwd", "diff . out",
-        "cat pass*", "ls o*", "cat o*/passwd", "test -f /etc/passwd", "[ -f /etc/passwd ]", "test -f passwd",
+        "cat pass*", "ls o*", "cat o*/passwd", "echo /etc/*", "echo out/*", "echo o*/pass*",
+        'printf "%s\\n" /etc/pass*', "expr o*/passwd", "true /etc/*", "test -f /etc/passwd", "[ -f /etc/passwd ]", "test -f passwd",
         "strings @a.txt", "strings -e @a.txt a.txt", "strings -t @a.txt", "sort --files0-from=a.txt",
         # where programs look for no option behind an operand these are files
         "grep x -e /etc/passwd", "cut x -d /etc/passwd", "sort a.txt -k /etc/passwd",
