@@ -104,6 +104,10 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
         yield Danger("it names too many files to check", "", is_destructive=True)
 
 
+def _if_known(form: str | None) -> str | None:
+    return None if form and OPEN in form else form
+
+
 def _as_pattern(form: str, rest: str = "*") -> str | None:
     """With ``rest`` for what only the shell will know; ``None``: nothing of it is known."""
     pattern = re.sub(r"\*+", "*", form.replace(OPEN, rest))
@@ -155,6 +159,10 @@ class _Search:
         operands = operands_of(words)
         lost: set[str | None] = set()
         yield from self._destroyed(operands, command, lost)
+        if None in words:
+            for reading in self.variables.readings(command):
+                known = operands_of(tuple(map(_if_known, reading)))
+                yield from self._destroyed(known, command, lost)
         redirected = tuple(each.target for each in command.redirections if each.writes)
         names = (*(each for each in operands.written if each not in lost), *redirected)
         perhaps = operands.perhaps
@@ -162,7 +170,8 @@ class _Search:
             readings = product(self.variables.readings(command), ("*", ""))  # it may be empty
             for reading, rest in readings:
                 more = operands_of(tuple(word and _as_pattern(word, rest) for word in reading))
-                names, perhaps = (*names, *more.written), (*perhaps, *more.perhaps)
+                names = (*names, *(each for each in more.written if each not in lost))
+                perhaps = (*perhaps, *more.perhaps)
         yield from self.written((*names, *self._likely(perhaps)), command.text)
 
     def _likely(self, names: Words) -> Words:
@@ -182,7 +191,10 @@ class _Search:
         """SEC-14; ``told`` takes the operands whose loss is one."""
         part = command.text
         from_elsewhere = not GIVE_WORDS.isdisjoint(command.wrappers)
-        is_torn = not self.has_all and not operands.destroyed
+        # the parser knows no pattern such as "!(x)"
+        is_torn = not self.has_all and (
+            not operands.destroyed or any(name and name[-1] in "!@+" for name in operands.destroyed)
+        )
         is_unseen = None in operands.destroyed or from_elsewhere or is_torn
         if operands.is_recursive and is_unseen:
             yield Danger("what it would destroy is not known", part, is_destructive=True)
@@ -463,9 +475,13 @@ def _into(files: Words, targets: Words = ()) -> Operands:
 
 
 def _mirror(words: Words) -> Operands:
-    copied = _into(_plain(words, "-e -f --rsh --filter --exclude --include --exclude-from"))
+    files = _plain(words, "-e -f --rsh --filter --exclude --include --exclude-from")
+    copied = _into(files)
     deletes = any(word is not None and word.startswith("--del") for word in words)
-    return Operands(copied.written, copied.written[:1] if deletes else (), deletes)
+    lost = copied.written[:1] if deletes else ()
+    if "--remove-source-files" in words:
+        lost = (*lost, *files[:-1])
+    return Operands(copied.written, lost, bool(lost))
 
 
 def _move(words: Words) -> Operands:
@@ -494,7 +510,7 @@ _UNPACKS_TO = ("--directory", "--file", "--one-top-level", "--index-file")
 
 def _unpack(words: Words) -> Operands:
     """Tar and its kind: the directory that it is unpacked in, and what is packed."""
-    lost = _plain(words[1:], "-f --file -C") if "--remove-files" in words else ()
+    lost = _plain(words[1:], "-f --file -C") if _has(words, "", "--remove-files") else ()
     if words and words[0] and words[0][0] != "-":  # "cf x.tar"
         words = (f"-{words[0]}", *words[1:])
     written = _values_of(words, "-C", "-d", "-f", "-D", "-o", *_UNPACKS_TO)
@@ -537,21 +553,39 @@ def _find(words: Words) -> Operands:
         for start in starts or ["."]
         if not narrowed or start is None or start.startswith(("/", "~", ".."))
     ]
+    if ("-prune", "-o") not in pairwise(tests) and any(
+        before not in {"!", "-not"} and _finds_git(test, after)
+        for before, test, after in zip((None, *tests), tests, tests[1:], strict=False)
+    ):
+        lost += [start and f"{start}/.git" for start in starts or ["."]]
     return Operands(written, tuple(lost), is_recursive=True)
+
+
+def _finds_git(test: str | None, pattern: str | None) -> bool:
+    """Whether a test of ``find`` lets git's own directory, or what is in it, pass."""
+    if test not in _PATTERN_TESTS or pattern is None or _ONLY_WILD.fullmatch(pattern):
+        return False
+    plain = pattern.casefold()
+    name = ".git" if test in {"-name", "-iname"} else "./.git"
+    is_named = ".git" in plain.replace("\\", "").split("/")
+    return is_named or fnmatch.fnmatchcase(name, without_sets(plain))
 
 
 def _git(words: Words) -> Operands:
     """``git config`` writes, ``git clean`` and ``git rm -r`` destroy."""
     rest = list(words)
     directory, tree = ".", _values_of(words, "--work-tree")
+    forced: Words = ()
     while rest and (rest[0] is None or rest[0].startswith("-")):
         option = rest.pop(0)
         if option in {"-C", "-c", "--git-dir", "--work-tree"} and rest:
             value = rest.pop(0)
+            if option == "-c" and "requireforce" in (value or "").casefold():
+                forced = ("-f",)
             if option == "-C" and value is not None:
                 directory = os.path.join(directory, value)  # noqa: PTH118 - text as typed
     command = _GIT_COMMANDS.get(rest[0] or "") if rest else None
-    after = tuple(rest[1:])
+    after = (*forced, *rest[1:])
     if command:
         found = command(after, directory)
         return replace(found, written=(*found.written, *tree))
@@ -585,14 +619,33 @@ def _git_config(words: Words, directory: str) -> Operands:
 
 
 def _git_clean(words: Words, directory: str) -> Operands:
-    if not _has(words, "f", "--force") or _has(words, "n", "--dry-run"):
+    if not _has(words, "f", "--force") or _only_tells(words):
         return Operands()
     where = _plain(words, "-e --exclude") or (".",)
     return Operands(destroyed=_below(directory, where), is_recursive=True)
 
 
+def _only_tells(words: Words) -> bool:
+    """Whether ``git clean`` has ``-n``, and not as a part of the pattern for ``-e``."""
+    is_dry = is_value = False
+    for word in words:
+        if word == "--":
+            break
+        if is_value or not word or word[0] != "-":
+            is_value = False
+        elif word.startswith("--"):
+            is_dry = (is_dry or _has((word,), "", "--dry-run")) and not word.startswith("--no-")
+            is_value = word == "--exclude"
+        else:
+            letters, takes, value = word[1:].partition("e")  # "-enode_modules"
+            is_dry, is_value = is_dry or "n" in letters, bool(takes) and not value
+    return is_dry
+
+
 def _git_remove(words: Words, directory: str) -> Operands:
-    if _has(words, "", "--cached", "--dry-run") or not _has(words, "r"):
+    is_kept = _has(words, "", "--cached", "--dry-run")
+    is_kept = is_kept and not _has(words, "", "--no-cached", "--no-dry-run")
+    if is_kept or not _has(words, "r"):
         return Operands()
     return Operands(destroyed=_below(directory, _plain(words)), is_recursive=True)
 
@@ -613,7 +666,8 @@ def _git_checkout(words: Words, directory: str) -> Operands:
 
 def _below(directory: str, names: Words) -> Words:
     return tuple(
-        None if name is None else os.path.join(directory, name)  # noqa: PTH118 - text as typed
+        # ":/" and its kind may mean any file; gitglossary(7), "pathspec"
+        None if name is None or name[:1] == ":" else os.path.join(directory, name)  # noqa: PTH118 - text as typed
         for name in names
     )
 

@@ -303,7 +303,7 @@ def starts_of(commands: Sequence[SimpleCommand], cwd: Path) -> Starts:
                 found = list(dict.fromkeys((*found, *places_of(name or "", found))))
         if command.words[0] not in _MOVES:
             continue
-        targets = [word for word in words[1:] if word is None or not re.match(r"[-+]\w", word)]
+        targets = [word for word in words[1:] if word is None or not re.match(r"[-+]\w|--\Z", word)]
         target = targets[0] if targets else "~"
         if command.words[0] == "popd" or target in {None, "-"}:
             is_sure = is_sure and command.words[0] == "popd"
@@ -327,20 +327,24 @@ def moves(commands: Sequence[SimpleCommand]) -> bool:
 
 
 def seen_words(command: SimpleCommand) -> Words:
-    """The words, and where bash would expand one, its source as far as a file can be told of it."""
+    """The words, and where bash would expand one, its source as far as a file can be told of it.
+
+    What braces make of one word are several.
+    """
     if None not in command.words or len(command.sources) != len(command.words):
         return command.words
-    return tuple(
-        expanded(unquoted(source)) if word is None else word
-        for word, source in zip(command.words, command.sources, strict=True)
-    )
+    found: list[str | None] = []
+    for word, source in zip(command.words, command.sources, strict=True):
+        seen = expanded(unquoted(source)) if word is None else None
+        found += [word] if seen is None else without_braces(seen)
+    return tuple(found)
 
 
 @lru_cache(maxsize=4096)
 def expanded(source: str) -> str | None:
     """``source`` with home and working directory put in; ``None`` when more is expanded."""
     text = _HERE.sub(".", _HOME.sub("~", source))
-    is_open = _ELSEWHERE_IN_TILDE.match(text) or re.search(r"[$`]|[<>]\(", text)
+    is_open = _ELSEWHERE_IN_TILDE.match(text) or re.search(r"[$`]|[<>?*+@!]\(", text)
     return None if is_open else text
 
 

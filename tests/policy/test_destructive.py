@@ -64,6 +64,15 @@ DESTRUCTIVE = [
     "CDPATH=..; cd work && rm -rf sub", "find . -type f | xargs rm", "find ~ -type f -print0 | xargs -0 rm -f",
     'find . -type f | while read f; do rm "$f"; done', "rm $(find . -type f)", "find .git -type f | xargs -n1 shred",
     "tar cf x.tar --remove-files .", 'trap "rm -rf $PWD" EXIT', "mv $(pwd) ../x", 'mv "`pwd`" ../x', "mv ${HOME:?} x", "rm -rf ${PWD:-x}",
+    "find . -name .git -exec rm -rf {} +", "find . -type d -iname '.GIT' -exec rm -rf {} ';'",
+    "find . -path './.git/*' -delete", "find sub -name '.g*' -exec rm -rf {} +",
+    "find . -name .git -prune -exec rm -rf {} +", "find . -regex '.*/\\.git/.*' -delete",
+    "cd -- .. && rm -rf work", "cd -P -- ..; rm -rf work", "rm {-rf,.git/.}", "rm -{r,f} .", "o=-rf; rm $o .",
+    "o=rf; rm -$o .git", "rm ${o:--rf} .", "for o in -rf; do rm $o .git; done", "shopt -s extglob\nrm -rf !(x)",
+    "rsync -a --remove-source-files . /tmp/x", "tar cf x.tar --remove .git", "git rm -rf :/",
+    "git rm -r --cached --no-cached .", "git clean -fdx -enode_modules", "git clean -fdx -e -n",
+    "git clean -nf --no-dry-run", "git -c clean.requireForce=false clean -dx", "r`true`m -rf .",
+    'bash <<< "r`:`m -rf ."',
 ]  # fmt: skip
 HARMLESS = [
     "rm -rf sub", "rm -rf build dist", "rm -rf {build,dist}", "rm -rf ./node_modules", "rm -f *.pyc",
@@ -75,7 +84,11 @@ HARMLESS = [
     "rm -rf ~+/sub", "rm -rf sub~", "rm -rf sub/~+",
     "HOME=/tmp/x make; rm -rf build", "find . -name '*.orig' | xargs rm", "find sub -type f | xargs rm",
     'find . -type f | wc -l; rm "$f"', "rm $(find . -name '*.o')", "rm -rf sub/../build", "rm -rf */build",
-    "find . -type f | xargs wc -l",
+    "find . -type f | xargs wc -l", "find sub -name .git -prune -o -name '*.pyc' -delete",
+    "find sub -not -path '*/.git/*' -name '*.o' -delete", "find . -name '.gitkeep' -delete",
+    "git clean -fdn -e x", "o=-v; rm $o a", "mv sub/{a,b} build", "cp sub/a{,.bak}",
+    "rsync -a --remove-source-files build/ /tmp/x", "git checkout -- ':(exclude)x'", "cd -- sub && rm -rf build",
+    'trap "rm -f $tmp" EXIT', "for f in a b; do rm -f $f; done",
 ]  # fmt: skip
 
 

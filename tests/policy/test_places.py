@@ -181,12 +181,18 @@ def test_cd_alone_leads_home(home: Path) -> None:
     ("source", "seen"),
     [
         ("~/x", "~/x"), ("$HOME/x", "~/x"), ("${HOME}", "~"), ("$PWD", "."), ("*.py", "*.py"),
-        ("$HOMER", None), ("$(pwd)", "."), ("${HOME:?}/x", "~/x"), ("${HOME:+x}", None), ("`x`", None), ("${X}", None), ("{a,b}", "{a,b}"),
+        ("$HOMER", None), ("$(pwd)", "."), ("${HOME:?}/x", "~/x"), ("${HOME:+x}", None), ("`x`", None), ("${X}", None), ("!(x)", None),
     ],
 )  # fmt: skip
 def test_what_is_surely_expanded_is(source: str, seen: str | None) -> None:
     assert expanded(source) == seen
     assert seen_words(parse_bash(f"A=1 rm -rf {source}").commands[0])[-1] in {seen, None}
+
+
+@pytest.mark.spec("SEC-14")
+def test_what_braces_make_of_a_word_are_words() -> None:
+    (command,) = parse_bash("rm {-rf,a}.b $X '{c,d}'").commands
+    assert seen_words(command) == ("rm", "-rf.b", "a.b", None, "{c,d}")
 
 
 @pytest.mark.spec("SEC-14", "SEC-5")
