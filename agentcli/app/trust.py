@@ -157,6 +157,7 @@ def contained_hooks(
     from agentcli.config.hooks import (
         as_it_runs,
         finds_modules,
+        is_found_out,
         may_run_from,
         run_the_directory,
     )
@@ -172,8 +173,8 @@ def contained_hooks(
         is_safe, is_open = finds_modules(hook, root, cwd)
         if is_safe:
             hook = replace(hook, variables=(*hook.variables, ("PYTHONSAFEPATH", "1")))
-        names_all = is_trusted and scripts and not run_the_directory(scripts)
-        if names_all and not is_open:
+        names_all = is_trusted and scripts and not is_found_out(hook, root, cwd)
+        if names_all and not is_open and not run_the_directory(scripts):
             return hook
         if is_open or scripts or may_run_from(as_it_runs(hook), root, cwd, certain):
             return replace(hook, contained=True, may_allow=is_trusted, obeys_files=True)

@@ -202,6 +202,13 @@ def run_the_directory(scripts: Iterable[Path]) -> bool:
     return is_long or len(texts) >= _MAX_NAMED or any(map(_CALLS_ONE.search, texts))
 
 
+def is_found_out(hook: HookConfig, root: Path, cwd: Path) -> bool:
+    """Whether what the command runs is known only when it runs (``$D/x.sh``)."""
+    command = _TOP_BY_GIT.sub(".", as_it_runs(hook))
+    words = _words(_expanded(command, os.path.realpath(root), str(cwd)))
+    return any(is_run and ("$" in word or "`" in word) for word, is_run in words)
+
+
 def finds_modules(hook: HookConfig, root: Path, cwd: Path) -> tuple[bool, bool]:
     """Whether Python of a hook's need not look beside scripts, and whether ``root`` may answer.
 
