@@ -15,6 +15,7 @@ event that does not exist here is a warning.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -105,6 +106,9 @@ _PREFIXES = frozenset(
 )  # fmt: skip
 _PLAIN_OPTION = re.compile(r"-[npck]|-\d+|-[oei][0L]|\d+(?:\.\d+)?[smhd]?")
 _SHELL = re.compile(r"(?:ba|da|z|k)?sh")
+# what a shell script is given to read as one
+_GIVEN = re.compile(rf"(?m)(?:^|[\s;&|(`])(?:\.|source|{_SHELL.pattern})[ \t]+([^\n;&|]{{1,500}})")
+_SAID = re.compile(r"[\w.-]+")
 _INTERPRETER = re.compile(
     rf"{_SHELL.pattern}|python[\d.]*|pypy[\d.]*|node|nodejs|ruby|perl|php|lua|osascript|source|\."
 )
@@ -418,13 +422,45 @@ def _is_script(place: str) -> bool:
 
 
 def _add_named(script: Path, top: str, found: dict[Path, None], depth: int = 3) -> None:
-    """What a script names that is a script, too: sourced and called files, within bounds."""
-    for word in _named_in(_text_of(script))[:_MAX_NAMED]:
-        for place in _places(word.lstrip("/"), (str(script.parent), top), top, os.path.isfile):
-            if Path(place) not in found and len(found) < _MAX_NAMED:
-                found[Path(place)] = None
-                if depth:
-                    _add_named(Path(place), top, found, depth - 1)
+    """What a script takes code from: sourced, called and imported files, within bounds."""
+    text, bases = _text_of(script), (str(script.parent), top)
+    named = (word.lstrip("/") for word in _named_in(text)[:_MAX_NAMED])
+    places = (each for word in named for each in _places(word, bases, top, os.path.isfile))
+    for place in (*places, *_taken_from_beside(script, text)):
+        if Path(place) not in found and len(found) < _MAX_NAMED:
+            found[Path(place)] = None
+            if depth:
+                _add_named(Path(place), top, found, depth - 1)
+
+
+def _taken_from_beside(script: Path, text: str) -> Iterator[str]:
+    """The files beside a script that it says by their names, or imports."""
+    imported, run = set[str](), set[str]()
+    if _is_python(script):
+        names = (name for each in set(_IMPORTS.findall(text)) for name in re.split("[, ]+", each))
+        imported = {name.partition(".")[0] for name in names}
+    elif re.fullmatch(r"\.[cm]?[jt]s", script.suffix):
+        imported = {Path(one or other).stem for one, other in _JS_IMPORTS.findall(text)}
+    elif _OTHER.fullmatch(script.suffix):
+        imported = set(re.findall(r"\w+", text)) if _LOADS.search(text) else imported
+    else:
+        run = {word for each in set(_GIVEN.findall(text)) for word in _SAID.findall(each)}
+    said = set(_SAID.findall(text))
+    with contextlib.suppress(OSError):
+        for entry in sorted(os.scandir(script.parent), key=lambda each: each.name):
+            name, stem = entry.name, entry.name.partition(".")[0]
+            is_said = name in said or (not _SAID.fullmatch(name) and name in text)
+            if entry.is_dir():
+                if stem in imported or (is_said and _ODD_IMPORTS.search(text)):
+                    yield from _python_below(entry.path)
+            elif stem in imported or (is_said and (name in run or _is_script(entry.path))):
+                yield entry.path
+
+
+def _python_below(directory: str) -> list[str]:
+    places = itertools.islice(os.walk(directory), _MAX_NAMED)
+    found = (f"{place}/{name}" for place, _, names in places for name in names)
+    return sorted(itertools.islice((each for each in found if each.endswith(".py")), _MAX_NAMED))
 
 
 def _named_in(text: str) -> list[str]:
