@@ -13,10 +13,9 @@ from pathlib import Path
 from agentcli.domain.tools import real_path
 
 GITDIR = b"gitdir: "
-_MOST_BYTES = 16 * 1024
 
 
-def _held_by(path: Path) -> bytes:
+def small_file(path: Path, most_bytes: int = 16 * 1024) -> bytes:
     """What a small file holds; nothing where it is another thing, such as a FIFO, or too large."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -26,8 +25,8 @@ def _held_by(path: Path) -> bytes:
         os.close(handle)
         return b""
     with os.fdopen(handle, "rb") as file:
-        data = file.read(_MOST_BYTES + 1)
-    return data if len(data) <= _MOST_BYTES else b""
+        data = file.read(most_bytes + 1)
+    return data if len(data) <= most_bytes else b""
 
 
 def link_in(data: bytes, key: bytes = b"") -> str:
@@ -42,13 +41,13 @@ def link_in(data: bytes, key: bytes = b"") -> str:
 
 def named_by(entry: Path) -> Path | None:
     """The directory that a ``.git`` file names."""
-    name = link_in(_held_by(entry), GITDIR)
+    name = link_in(small_file(entry), GITDIR)
     return real_path(entry.parent / name) if name else None
 
 
 def working_tree_of(directory: Path) -> Path | None:
     """The working tree that git's own ``directory`` for it names."""
-    back = link_in(_held_by(directory / "gitdir"))
+    back = link_in(small_file(directory / "gitdir"))
     return real_path(directory / back).parent if back else None
 
 
@@ -58,10 +57,10 @@ def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     A ``.git`` file is the workspace's word alone; what it names must name it in return, which no
     command inside can bring about.
     """
-    back = link_in(_held_by(directory / "gitdir"))
+    back = link_in(small_file(directory / "gitdir"))
     if not back or real_path(directory / back) != real_path(entry):
         return None
-    common = real_path(directory / link_in(_held_by(directory / "commondir")))
+    common = real_path(directory / link_in(small_file(directory / "commondir")))
     is_repository = all(os.path.exists(common / name) for name in ("HEAD", "objects"))  # noqa: PTH110 - never raises
     return common if is_repository and directory.parent == common / "worktrees" else None
 

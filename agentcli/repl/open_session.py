@@ -12,6 +12,7 @@ from agentcli.app.session import Session
 from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
 from agentcli.domain.messages import AssistantMessage, Usage
 from agentcli.domain.ports import QueuedInput, QueueSource
+from agentcli.domain.worktrees import GITDIR, link_in, small_file
 from agentcli.ui.rows import fit, packed
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen, Size
@@ -202,13 +203,11 @@ def branch_of(directory: Path) -> str:
     """
     for place in (directory, *directory.parents):
         entry = place / ".git"
-        try:
-            if entry.is_file():
-                entry = place / entry.read_text("utf-8").removeprefix("gitdir:").strip()
-            head = (entry / "HEAD").read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            continue
-        return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:10]
+        if named := link_in(small_file(entry), GITDIR):
+            entry = place / named
+        head = small_file(entry / "HEAD").decode("utf-8", "replace").strip()
+        if head:
+            return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:10]
     return ""
 
 

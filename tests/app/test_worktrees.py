@@ -605,3 +605,14 @@ def test_what_a_kill_has_left_half_made_is_in_nobody_elses_way(
     assert other.directory.is_dir() and not half.directory.exists()
     assert trees.leave(other) is None
     assert traces(root, state) == {}
+
+
+@pytest.mark.spec("SEC-13", "SCALE-1")
+def test_no_link_of_a_repository_holds_a_worktree_up(
+    trees: Worktrees, root: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (root / ".gitattributes").symlink_to(tmp_path / "pipe")
+    git(root, "add", ".gitattributes")
+    git(root, "commit", "-qm", "a link")
+    assert trees.leave(enter(trees, root)) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,13 @@ def test_the_branch_is_that_of_the_repository_or_worktree_around_the_directory(
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "HEAD").write_text("0123456789abcdef\n")
     assert branch_of(tree) == "0123456789"
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_repository_that_is_no_repository_holds_nothing_up(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".git" / "HEAD")
+    for name, target in (("zero", "/dev/zero"), ("pipe", str(tmp_path / ".git" / "HEAD"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / ".git").symlink_to(target)
+        assert branch_of(tmp_path / name) == ""

@@ -15,7 +15,7 @@ from agentcli.app.files.safe_git import SafeGit
 from agentcli.app.worktrees.repository import Repository, Worktree, by_directory, commit_of
 from agentcli.domain.errors import AgentError
 from agentcli.domain.values import frozen
-from agentcli.domain.worktrees import common_of_worktree
+from agentcli.domain.worktrees import common_of_worktree, small_file
 
 INCLUDE_FILE = ".worktreeinclude"
 GIT_TIMEOUT_S = 600.0
@@ -133,20 +133,13 @@ def is_linked(tree: Worktree) -> bool:
 
 def first_bytes(path: Path) -> str:
     """The beginning of a small file as a text; empty where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return os.fsdecode(file.read(8192)).strip()
-    except OSError:
-        return ""
+    return os.fsdecode(small_file(path)).strip()
 
 
 def about_filters(options: Sequence[str], path: Path) -> tuple[str, ...]:
     """What the files of git's content filters, as of LFS, are like in the worktree at ``path``."""
     names = {each[7:].rpartition(".")[0] for each in options if each.startswith("filter.")}
-    try:
-        text = (path / ".gitattributes").read_text("utf-8", "replace")
-    except OSError:
-        return ()
+    text = small_file(path / ".gitattributes", _MAX_INCLUDE_BYTES).decode("utf-8", "replace")
     used = sorted(name for name in names if re.search(rf"filter={re.escape(name)}(\s|$)", text))
     if not used:
         return ()
