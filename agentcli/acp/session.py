@@ -410,9 +410,11 @@ class ClientApprover:
         if outcome.get("outcome") == "cancelled":
             self._asking.interrupt()
             return ApprovalAnswer(Verdict.NO)
-        chosen = outcome.get("optionId")
-        _, _, answer = choices.get(chosen, _REFUSAL) if isinstance(chosen, str) else _REFUSAL
-        if isinstance(chosen, str) and chosen.startswith("always"):
+        chosen = outcome.get("optionId") if outcome.get("outcome") == "selected" else None
+        if not isinstance(chosen, str) or chosen not in choices:
+            return _REFUSAL[2]
+        _, _, answer = choices[chosen]
+        if chosen.startswith("always"):
             return await self._written_down(answer)
         return answer
 

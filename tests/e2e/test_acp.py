@@ -785,3 +785,23 @@ def test_an_approval_tells_an_editor_what_no_diff_of_its_own_shows(
             content = json.dumps(editor.choose("reject")["params"]["toolCall"]["content"])
             assert each in content and ("c.txt" in content) is ("link" in content)
         assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+
+
+@pytest.mark.spec("ACP-1", "UI-7")
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {"outcome": "dismissed", "optionId": "once"}, {"outcome": "selected", "optionId": "always-9"},
+        {"outcome": "selected", "optionId": ["once"]}, {"optionId": "once"},
+    ],
+)  # fmt: skip
+def test_only_an_offered_option_that_was_selected_is_a_yes(
+    model_server: ModelServer, tmp_path: Path, outcome: dict[str, Any]
+) -> None:
+    model_server.add(call("bash", {"command": "touch made"}), "Done.")
+    with Editor(model_server, tmp_path) as editor:
+        asked = editor.ask(editor.new(), "go")
+        editor.reply(editor.asked("session/request_permission"), {"outcome": outcome})
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        assert "rule could not be written" not in str(editor.updates())
+    assert not (tmp_path / "made").exists()
