@@ -131,11 +131,20 @@ class Job:
         from agentcli.domain.extensions.hooks import Permission
 
         if said.permission is Permission.ALLOW:
-            place = replace(place, is_vouched_for=True)
+            place = replace(place, is_vouched_for=self._leads_where_told(facts, place))
         decision = judge(facts, place)
         if said.permission is not Permission.ASK or decision.answer is not Answer.ALLOW:
             return decision
         return replace(decision, answer=Answer.ASK, reason=f"a hook asks: {said.reason}")
+
+    def _leads_where_told(self, facts: CallFacts, place: CallPlace) -> bool:
+        """Whether the files are those that hooks were told of: no link leads elsewhere (SEC-5)."""
+        from agentcli.domain.extensions.claude_calls import PATHS, as_claude
+
+        cwd = place.workspace.cwd
+        call = replace(self.call, name=facts.definition.name, arguments=dict(facts.arguments))
+        told = {str(each.arguments.get(name)) for each in as_claude(call, cwd) for name in PATHS}
+        return all(str(path) in {*told, str(cwd)} for path in facts.paths)
 
     def may_be_read(self, reader: Tool | None) -> bool:
         """Whether ``reader`` could read unasked what the call names: its failure tells no more."""

@@ -147,3 +147,33 @@ def test_what_a_hooks_script_names_last_is_not_edited_for_its_yes(
         mode = ("--permission-mode", "accept-edits", "--sandbox", "landlock")
         done = one_shot(server, "hi", "--trust", *mode, cwd=repository)
     assert not (home / "escaped").exists(), done.stderr
+
+
+@pytest.mark.spec("SEC-5", "EXT-9")
+@pytest.mark.parametrize("event", ["PreToolUse", "PermissionRequest"])
+@pytest.mark.parametrize("name", ["leaf.txt", "link/../x.txt", "docs/inner.txt"])
+def test_what_a_hook_allows_is_the_file_that_it_was_told_of(
+    repository: Path, home: Path, tmp_path: Path, event: str, name: str
+) -> None:
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (repository / "docs").mkdir()
+    for place in (outside / "leaf.txt", outside / "x.txt", repository / "inner.txt"):
+        place.write_text("mine")
+    (repository / "leaf.txt").symlink_to(outside / "leaf.txt")
+    (repository / "link").symlink_to(outside / "deep")
+    (repository / "docs/inner.txt").symlink_to("../inner.txt")
+    own = {"permissionDecision": "allow", "decision": {"behavior": "allow"}}
+    script = write(home, "ok.sh", f"echo '{json.dumps({'hookSpecificOutput': own})}'\n")
+    write(
+        home,
+        "agentcli/config.toml",
+        f'[[hooks.{event}]]\nmatcher="write_file"\ncommand="sh {script}"\n',
+    )
+    evil = call("write_file", {"path": name, "content": "evil"})
+    fine = call("write_file", {"path": "docs/fine.txt", "content": "fine"})
+    with ModelServer([call("read_file", {"path": name}), evil, fine, "done"]) as server:
+        done = one_shot(server, "hi", "--allow-tool", "read_file", cwd=repository)
+    assert (repository / "docs/fine.txt").exists(), done.stderr
+    held = [outside / "leaf.txt", outside / "x.txt", repository / "inner.txt"]
+    assert {each.read_text() for each in held} == {"mine"}, done.stderr

@@ -45,7 +45,8 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
     "grep_files": {"ignore_case": "-i", "context": "-C", "limit": "head_limit"},
     "task": {"agent": "subagent_type"},
 }
-_PATHS = frozenset({"file_path", "notebook_path", "path"})
+PATHS = frozenset({"file_path", "notebook_path", "path"})
+"""The fields of a call that are paths."""
 _FILE = re.compile(r"^(?:\*\*\* (Add|Update|Delete|Move)(?: File| to): ?|(?:---|\+\+\+) )(.+)$")
 _SEPARATOR = re.compile(r"&&|\|\||[;|&\n]")
 _MORE = re.compile(r"[;&|<>`$(){}\r\n]")  # what may make it several commands, or write
@@ -59,7 +60,7 @@ def as_claude(call: ToolCall, cwd: Path) -> Iterator[ToolCall]:
         return
     renamed = _FIELDS.get(call.name, {})
     fields = {renamed.get(name, name): value for name, value in call.arguments.items()}
-    for name in _PATHS & fields.keys():
+    for name in PATHS & fields.keys():
         fields[name] = _absolute(fields[name], cwd)
     if call.name == "bash" and isinstance(seconds := fields.get("timeout"), int | float):
         fields["timeout"] = int(seconds * 1000)
