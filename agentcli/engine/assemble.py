@@ -41,6 +41,7 @@ from agentcli.domain.stream import (
 # The longest replies of today's models stay below 10 MB also in pieces of one token.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 512
+MAX_CALLS = 500
 _JOINED = 1_000
 # no tool has so long a name
 _NAME_CHARS = 256
@@ -91,7 +92,7 @@ class Assembler:
         self.ended = False
         self.has_output = False
         """Whether text, thinking or a tool call has come (STR-4)."""
-        self._size = 0
+        self._size = self._calls = 0
 
     def add(self, event: StreamEvent) -> None:
         """Take the next event of the stream; what comes after its end is ignored."""
@@ -110,10 +111,7 @@ class Assembler:
             block.signature = event.signature or block.signature
             block.redacted = event.redacted or block.redacted
         elif isinstance(event, ToolCallStart):
-            block = self._new_block(event.index, ToolCall)
-            block.call_id, block.name = event.id, event.name[:_NAME_CHARS]
-            self.has_output = self.has_output or bool(event.name)
-            self._count(getsizeof(event.id) + getsizeof(event.name))
+            self._start_call(event)
         elif isinstance(event, UsageReport):
             self.usage = self.usage.updated(event.usage)
         elif isinstance(event, TextWasThinking):
@@ -121,6 +119,15 @@ class Assembler:
             block.kind = ThinkingPart
         elif isinstance(event, StreamEnd):
             self._stop, self.ended = event.stop_reason, True
+
+    def _start_call(self, event: ToolCallStart) -> None:
+        block = self._new_block(event.index, ToolCall)
+        block.call_id, block.name = event.id, event.name[:_NAME_CHARS]
+        self.has_output = self.has_output or bool(event.name)
+        self._count(getsizeof(event.id) + getsizeof(event.name))
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise self._too_much(f"{MAX_CALLS} calls")
 
     def _grow(self, index: int, kind: type[AssistantPart], text: str) -> None:
         self._count(getsizeof(text))
@@ -135,12 +142,15 @@ class Assembler:
         """A reply without end must not fill the memory (SEC-13)."""
         self._size += size
         if self._size > MAX_REPLY_BYTES:
-            raise ProviderError(
-                f"{self._provider} sent a reply of more than {MAX_REPLY_BYTES >> 20} MB",
-                "the reply was given up; try again or use another model",
-                kind=ErrorKind.OTHER,
-                provider=self._provider,
-            )
+            raise self._too_much(f"{MAX_REPLY_BYTES >> 20} MB")
+
+    def _too_much(self, what: str) -> ProviderError:
+        return ProviderError(
+            f"{self._provider} sent a reply of more than {what}",
+            "the reply was given up; try again or use another model",
+            kind=ErrorKind.OTHER,
+            provider=self._provider,
+        )
 
     def _new_block(self, index: int, kind: type[AssistantPart]) -> _Block:
         self._count(_BLOCK_BYTES)

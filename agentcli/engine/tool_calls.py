@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
@@ -105,7 +105,7 @@ class ToolCalls:
             self._emit(Notice(notice))
         shell = await self._shells()
         cut = calls[-1] if stop_reason is StopReason.MAX_TOKENS else None
-        left = [self._prepare(Job(call), shell, may_be_cut=call is cut) for call in calls]
+        left = [job async for job in self._prepared(calls, shell, cut)]
         for job in left:
             self._emit(ToolAnnounced(job.call, job.summary))
             self._tell_gated(job)
@@ -238,6 +238,16 @@ class ToolCalls:
         return ShellPlaces.seen(await parts.state.get(SHELL), parts.workspace, parts.policy)
 
     # --- judge -----------------------------------------------------------------------------
+
+    async def _prepared(
+        self, calls: Sequence[ToolCall], shell: ShellPlaces, cut: ToolCall | None
+    ) -> AsyncGenerator[Job, None]:
+        """A cancel waits for the judgement of one call, not of all."""
+        for call in calls:
+            await asyncio.sleep(0)
+            if self._token.cancelled:
+                raise TurnCancelled
+            yield self._prepare(Job(call), shell, may_be_cut=call is cut)
 
     def _prepare(self, job: Job, shell: ShellPlaces, *, may_be_cut: bool) -> Job:
         """Find the tool and read the arguments; what is wrong with them is already an answer."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing, suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from tests.security.hostile_server import JSON, STREAM, Body, hostile
 from tests.security.test_bounds import Measured, env_of, only_error, work
 from tests.support.cli import MODELS
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES
+from tests.support.processes import wait_until
 
 __all__ = ["work"]
 pytestmark = [pytest.mark.spec("SEC-13"), pytest.mark.timeout(60)]
@@ -91,6 +96,11 @@ def block(index: int, **fields: object) -> bytes:
     return event({"type": "content_block_start", "index": index, "content_block": fields})
 
 
+def gemini(*calls: Json) -> bytes:
+    content = {"parts": [{"functionCall": call} for call in calls]}
+    return event({"candidates": [{"content": content, "finishReason": "STOP"}]})
+
+
 def item(**fields: object) -> Json:
     return {"type": "function_call", "name": "n", "arguments": "{}", **fields}
 
@@ -116,6 +126,7 @@ LARGE: dict[str, tuple[str, Callable[[], Body]]] = {
                          "delta": {"type": "input_json_delta", "partial_json": PIECE}}))),
     "whole blocks": (ANTHROPIC, lambda: lambda: [json.dumps(
         {"type": "message", "content": [{**USE, "id": f"c{each}"} for each in MANY]}).encode()]),
+    "short calls": (GEMINI, lambda: lambda: [gemini(*[{"name": "list_directory"}] * 10_000)]),
     "signed parts": (GEMINI, lambda: lambda: [event(
         {"candidates": [{"content": {"parts": [{"thoughtSignature": "a"}] * len(MANY)}}]})]),
     "items without a place": (RESPONSES, lambda: endlessly(b"", lambda number: event(
@@ -142,3 +153,21 @@ def test_a_reply_that_is_more_than_it_says_is_given_up(work: Path, large: str) -
         done = Measured("run", "go", env=env, cwd=work).ended(15)
     assert done.code == 1
     assert "was given up" in only_error(done)
+
+
+@pytest.mark.spec("SEC-13", "CAN-9")
+def test_ctrl_c_does_not_wait_until_all_calls_are_judged(work: Path, home: Path) -> None:
+    def are_recorded() -> bool:
+        with suppress(sqlite3.Error):
+            for path in (home / "agentcli" / "sessions").glob("*.db"):
+                with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+                    return bool(db.execute("SELECT 1 FROM tool_run LIMIT 1").fetchone())
+        return False
+
+    command = "echo a; " * 3_000
+    calls = [{"name": "bash", "args": {"command": f"{command}{each}"}} for each in range(400)]
+    with hostile(lambda: [gemini(*calls)]) as server:
+        run = Measured("run", "go", env=env_for(GEMINI, server.url), cwd=work)
+        wait_until(are_recorded, "the calls are recorded")
+        os.kill(run.pid, signal.SIGINT)
+        assert run.ended(4).code == 130
