@@ -51,6 +51,7 @@ _TEXT = re.compile(r"[\s'\"()]")
 _DESTROYER = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv|git|rsync)\b")
 _TELLS = re.compile(r"(?:\$\(|`)\s*find\b|\bfind\b[^;&\n]*\|\s*while\b")
 _MOST_PATHS = 5_000
+_MOST_RUN = 100
 
 
 @frozen
@@ -537,11 +538,10 @@ def _find(words: Words) -> Operands:
         starts.append(word)
     tests = words[len(starts) :]
     written = _values_of(tests, "-fprint", "-fprintf", "-fls")
-    runs = {
-        (after or "").rpartition("/")[2]
-        for word, after in pairwise(tests)
-        if word in {"-exec", "-execdir", "-ok", "-okdir"}
-    }
+    run = [each.words for each in look_through(("find", *words)).inner]
+    for block in run:  # "sudo rm"
+        run += (each.words for each in look_through(block).inner if len(run) < _MOST_RUN)
+    runs = {(block[0] or "").rpartition("/")[2] for block in run if block}
     if "-delete" not in tests and _KILLERS.isdisjoint(runs):
         return Operands(written)
     narrowed = _WIDENS.isdisjoint(tests) and any(

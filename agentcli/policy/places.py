@@ -272,6 +272,7 @@ _HERE = LazyPattern(
 )
 _ELSEWHERE_IN_TILDE = LazyPattern(r"~(?:[-+]?\d|-)")  # the directories of pushd, and the last
 _BRACES = LazyPattern(r"\{([^{},]*,[^{}]*)\}")
+_RANGE = LazyPattern(r"\{\w+\.\.[^{},]*\}")
 _PATTERN = LazyPattern(r"[*?\[\]]")
 _SET = LazyPattern(r"\[[!^]?\]?(?:\[:\w+:\]|[^]])*+\]")
 _PROC_CWD = LazyPattern(r"^/+proc/[^/]+/cwd(?=/|$)")
@@ -336,7 +337,7 @@ def seen_words(command: SimpleCommand) -> Words:
     found: list[str | None] = []
     for word, source in zip(command.words, command.sources, strict=True):
         seen = expanded(unquoted(source)) if word is None else None
-        found += [word] if seen is None else without_braces(seen)
+        found += [word] if seen is None else without_braces(_RANGE.sub("*", seen))
     return tuple(found)
 
 

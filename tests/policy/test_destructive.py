@@ -72,7 +72,8 @@ DESTRUCTIVE = [
     "rsync -a --remove-source-files . /tmp/x", "tar cf x.tar --remove .git", "git rm -rf :/",
     "git rm -r --cached --no-cached .", "git clean -fdx -enode_modules", "git clean -fdx -e -n",
     "git clean -nf --no-dry-run", "git -c clean.requireForce=false clean -dx", "r`true`m -rf .",
-    'bash <<< "r`:`m -rf ."',
+    'bash <<< "r`:`m -rf ."', "rm -rf .{a..h}it", "rm -rf .g{i..i}t", "rm -rf ../{a..z}ork",
+    "find . -exec sudo rm -rf {} +", "find . -exec nice -n 5 env A=b rm {} ';'",
 ]  # fmt: skip
 HARMLESS = [
     "rm -rf sub", "rm -rf build dist", "rm -rf {build,dist}", "rm -rf ./node_modules", "rm -f *.pyc",
@@ -88,7 +89,8 @@ HARMLESS = [
     "find sub -not -path '*/.git/*' -name '*.o' -delete", "find . -name '.gitkeep' -delete",
     "git clean -fdn -e x", "o=-v; rm $o a", "mv sub/{a,b} build", "cp sub/a{,.bak}",
     "rsync -a --remove-source-files build/ /tmp/x", "git checkout -- ':(exclude)x'", "cd -- sub && rm -rf build",
-    'trap "rm -f $tmp" EXIT', "for f in a b; do rm -f $f; done",
+    'trap "rm -f $tmp" EXIT', "rm -rf build{1..3}", "find . -exec sudo grep -l rm {} +",
+    "find . -name rm -exec nice ls {} +", "for f in a b; do rm -f $f; done",
 ]  # fmt: skip
 
 
