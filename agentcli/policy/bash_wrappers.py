@@ -304,10 +304,11 @@ def _xargs(words: Words) -> LookThrough:
     if start == len(words):
         return LookThrough((Inner(("echo", None), start),))
     inner: list[str | None] = list(words[start:])
-    marks = [_replaced(word, nxt) for word, nxt in pairwise((*words[1:start], None))]
-    for mark in filter(None, marks):
+    told = [_replaced(word, nxt) for word, nxt in pairwise((*words[1:start], None))]
+    marks = list(filter(None, told))
+    for mark in marks:
         inner = [None if word is not None and mark in word else word for word in inner]
-    return LookThrough((Inner((*inner, None), start),))
+    return LookThrough((Inner(tuple(inner) if marks else (*inner, None), start),))
 
 
 def _replaced(word: str | None, following: str | None) -> str:
@@ -332,15 +333,21 @@ def _fd(words: Words) -> LookThrough:
 
 
 def _blocks(words: Words, starts: frozenset[str]) -> LookThrough:
-    """The commands between a flag such as ``-exec`` and ``;`` or ``+``."""
+    """The commands between a flag such as ``-exec`` and ``;`` or ``{} +``."""
     found = []
     for at, word in enumerate(words):
         if word in starts:
             rest = words[at + 1 :]
-            length = next((n for n, each in enumerate(rest) if each == ";"), len(rest))
+            ends = (
+                n
+                for n, each in enumerate(rest)
+                if each == ";" or (n and each == "+" and rest[n - 1] == "{}")
+            )
+            length = next(ends, len(rest))
             block = [None if each is not None and "{" in each else each for each in rest[:length]]
-            if block:
-                found.append(Inner((*block, None), at + 1))
+            if block:  # what is found stands in the place of "{}", else at the end
+                more = () if None in block else (None,)
+                found.append(Inner((*block, *more), at + 1))
     return LookThrough(tuple(found[:_MAX_GUESSES]))
 
 

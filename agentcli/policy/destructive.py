@@ -500,9 +500,7 @@ def _disk_dump(words: Words) -> Operands:
 
 def _in_place(words: Words) -> Operands:
     """sed, perl, ruby: their files are written only with ``-i``."""
-    is_edit = any(
-        word is not None and re.match(r"-[a-zA-Z0-9]*i|--in-place", word) for word in words
-    )
+    is_edit = any(word is not None and re.match(r"-[a-zA-Z0-9]*i|--i", word) for word in words)
     return Operands(_plain(words, "-e -f --expression --file") if is_edit else ())
 
 
@@ -515,7 +513,8 @@ def _unpack(words: Words) -> Operands:
     if words and words[0] and words[0][0] != "-":  # "cf x.tar"
         words = (f"-{words[0]}", *words[1:])
     written = _values_of(words, "-C", "-d", "-f", "-D", "-o", *_UNPACKS_TO)
-    return Operands(written, lost, bool(lost))
+    members = _plain(words) if _has(words, "x", "--extract", "--get") else ()
+    return Operands(written, lost, bool(lost), perhaps=members)
 
 
 def _make_file_system(words: Words) -> Operands:
@@ -609,7 +608,11 @@ def _git_config(words: Words, directory: str) -> Operands:
     reads = {"--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "get", "list",
              "--get-color", "--get-colorbool", "--name-only", "--show-origin"}  # fmt: skip
     operands = _plain(words, "-f --file --type --default --blob")
-    if not reads.isdisjoint(words) or (len(operands) == 1 and not _has(words, "e", "--unset")):
+    if not reads.isdisjoint(words) or (
+        len(operands) == 1
+        and operands != ("edit",)
+        and not _has(words, "e", "--edit", "--unset-all", "--remove-section")
+    ):
         return Operands()
     if files := _values_of(words, "-f", "--file"):
         return Operands(files)

@@ -17,6 +17,7 @@ import pytest
 
 from agentcli.domain.sandbox import Access
 from agentcli.process import sandbox_calls
+from tests.support.repositories import git, make_repository
 from tests.support.sandboxes import BOTH, Sandboxed, told
 
 pytestmark = pytest.mark.sampled
@@ -225,6 +226,7 @@ GIT = (
     "git blame file",
     "git grep two",
     "git diff-tree -p HEAD; git diff-index -p HEAD; git diff-files -p",
+    "git reflog -p; git reflog show -p; git reflog HEAD -p; git stash list -p",
     "git describe --always; git stash list; git branch -a; git ls-files -m",
 )
 
@@ -238,6 +240,22 @@ def test_git_that_only_reads_runs_no_program_of_the_repository(evil: Path, kind:
     assert [text for text in texts if "[exit code 0" not in text] == []
     assert "+two" in texts[1]
     assert "modified:" in texts[0]
+
+
+@both
+@pytest.mark.spec("SEC-4", "SEC-2")
+def test_a_diff_of_submodules_runs_no_program_that_one_names(evil: Path, kind: str) -> None:
+    lib = make_repository(evil / "lib")
+    git(evil, "add", "lib")
+    git(evil, "commit", "-qm", "lib")
+    (lib / "a.txt").write_text("two\n")
+    git(lib, "commit", "-qam", "two")
+    git(lib, "config", "diff.external", f"{evil}/evil")
+    git(evil, "config", "diff.submodule", "diff")
+    (evil / "mark").unlink()  # what the user runs themselves
+    texts = reading(evil, "git diff", "git diff --submodule=diff", kind=kind)
+    assert not (evil / "mark").exists() and "EVIL-RAN" not in "".join(texts)
+    assert "Submodule lib" in texts[1] and "> two" in texts[1]
 
 
 @both
