@@ -174,7 +174,7 @@ class Sandbox(Protocol):
 # alike for all who write. What compilers, test runners and package managers obey is the project
 # itself, and is not listed.
 
-_FILES = frozenset(
+OBEYED = frozenset(
     {
         # on entering it: direnv, mise, asdf ("path:" names a directory of programs), RVM
         "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml", ".tool-versions",
@@ -189,6 +189,7 @@ _FILES = frozenset(
         ".crush.json",
     }
 )  # fmt: skip
+"""Files of these names, wherever they lie; ``is_obeyed`` knows more."""
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 IN_DIRECTORIES = {
     ".husky": ("",),
@@ -229,7 +230,7 @@ IN_DIRECTORIES = {
 
 def is_obeyed(name: str) -> bool:
     """Whether a file called ``name``, in lower case, is one of them wherever it lies."""
-    if name in _FILES or name.endswith((".code-workspace", ".sublime-project")):
+    if name in OBEYED or name.endswith((".code-workspace", ".sublime-project")):
         return True
     if name.startswith((".mise.", "mise.")):  # of an environment
         return name.endswith(".toml")

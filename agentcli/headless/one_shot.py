@@ -86,6 +86,8 @@ SIGNALS = {
 P = ParamSpec("P")
 MAX_STDIN_BYTES = 10_000_000
 IDLE_S = 3.0
+_PATIENCE_S = 0.5
+_CLOSING = "! one moment: what commands have left behind is being put right"
 _CHUNK = 1 << 16
 
 
@@ -154,6 +156,7 @@ class OneShot:
         self._started_at = time.monotonic()
         self._has_ended = False
         self._has_result = False
+        self._is_closing_told = False
 
     # --- from start to end -----------------------------------------------------------------
 
@@ -225,7 +228,9 @@ class OneShot:
                 # before the session closes: nobody waits for processes that are being ended
                 self._end(end)
             finally:
+                asked = asyncio.get_running_loop().call_later(_PATIENCE_S, self._tell_closing)
                 await session.aclose()
+                asked.cancel()
             return end
 
     async def _open(self, open_session: OpenSession) -> Session:
@@ -410,6 +415,14 @@ class OneShot:
         force = self._code_of_signal is not None
         self._code_of_signal = self._code_of_signal or code
         self._stop(reason, force=force)
+        if self._has_ended:
+            self._tell_closing()
+
+    def _tell_closing(self) -> None:
+        """Answer a signal while the session takes its time to close (SEC-13)."""
+        if self._code_of_signal is not None and not self._is_closing_told:
+            self._is_closing_told = True
+            write_error_line(_CLOSING)
 
     def _on_timeout(self) -> None:
         self._is_late = not self._token.cancelled

@@ -20,9 +20,10 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 
-from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed
+from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed
 from agentcli.domain.worktrees import GITDIR, common_of_worktree
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
@@ -37,13 +38,23 @@ from agentcli.process.git_config import (
     without_steps_that_run,
 )
 from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
-from agentcli.process.set_aside import MINIMAL, SUFFIX, Held, Pinned, held_at, put_back, set_aside
+from agentcli.process.set_aside import (
+    MINIMAL,
+    SUFFIX,
+    Held,
+    Pinned,
+    held_at,
+    put_back,
+    set_aside_each,
+)
 
 MOST_DIRECTORIES = 50_000
 _SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
 _MOST_FILES = 400  # of one tree
 _MOST_KEPT_BYTES = 32 * 1024 * 1024  # of all files, to be put back
 _MOST_LINES = 8
+_MOST_ROOM_BYTES = 32 * 1024 * 1024  # of the names that are found, and what is known of them
+_OF_NAME_BYTES = 300
 _PLAIN = re.compile(r"[\w./+@ -]+")
 # a change within one tick of the file system's clock is not seen in the change time
 _TICK_NS = 100_000_000
@@ -65,6 +76,8 @@ _OF_GIT = frozenset({
     "objects", "refs", "logs", "hooks", "info", "worktrees", "modules", "branches", "lfs", "annex",
     "reftable", "rr-cache", "svn",
 })  # fmt: skip
+_MARKS = frozenset({".git", *IN_DIRECTORIES})
+_ALWAYS = _MARKS | OBEYED  # looked at however many others there are
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 
 
@@ -100,6 +113,7 @@ class _Listing:
     links: tuple[str, ...]
     is_repository: bool
     is_empty: bool = False
+    is_whole: bool = True
 
 
 @dataclass(slots=True)
@@ -115,7 +129,32 @@ class Survey:
     is_cut: bool = False
     crowded: set[str] = field(default_factory=set)
     room_bytes: int = 0
+    """For what is in files."""
+    room_of_directories: int = field(default_factory=lambda: _MOST_ROOM_BYTES)
+    room_of_marks: int = field(default_factory=lambda: _MOST_ROOM_BYTES)
     give_up: float = 0.0
+
+    def fitting(self, prefix: str, directories: Iterable[str]) -> Iterator[str]:
+        """The paths of those for which there is room."""
+        for name in directories:
+            self.room_of_directories -= _OF_NAME_BYTES + len(prefix) + len(name)
+            if self.room_of_directories < 0:
+                self.is_cut = True
+                return
+            yield prefix + name
+
+    def has_room(self, mark: str, number: int) -> bool:
+        """Whether there are room and time for one more in its directory."""
+        self.room_of_marks -= _OF_NAME_BYTES + len(mark)
+        if number < _MOST_FILES or not self.is_over:
+            return True
+        self.is_cut = True
+        return False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no more room, or time."""
+        return self.room_of_marks < 0 or time.monotonic() > self.give_up - _OF_NAMED_S
 
     @property
     def scripts(self) -> list[Path]:
@@ -198,7 +237,9 @@ class TreeWatch:
         """Set aside what has come up or changed since; one line about each."""
         crowded = self.known.crowded
         now, changed = self._look_closely()
-        lines = list(self._put_right(changed, now)) if changed else []
+        gone = set_aside_each(self._to_put_right(changed, now) if changed else ())
+        lines = list(islice(gone, _MOST_LINES))
+        rest = sum(1 for _ in gone)
         for path in changed:  # nothing counts as known that was not looked at: others may write
             item, old = now.items.pop(path), self.known.items.get(path)
             content = held_at(path, whole=old is None or old.content.is_whole)
@@ -211,8 +252,7 @@ class TreeWatch:
                 now.items[path] = item
                 lines.append(line)
         self.known = now
-        if len(lines) > _MOST_LINES:
-            rest = len(lines) - _MOST_LINES
+        if rest := rest + len(lines[_MOST_LINES:]):
             lines[_MOST_LINES:] = [f"[sandbox: {rest} more were renamed, to NAME{SUFFIX}]"]
         if now.is_cut and not self._is_cut_told:
             self._is_cut_told = True
@@ -265,8 +305,7 @@ class TreeWatch:
             at += 1
             if path in found.directories:
                 continue
-            is_over = time.monotonic() > found.give_up - _OF_NAMED_S
-            if is_over or len(found.directories) >= MOST_DIRECTORIES:
+            if found.is_over or len(found.directories) >= MOST_DIRECTORIES:
                 found.is_cut = True
                 break
             try:
@@ -277,15 +316,18 @@ class TreeWatch:
             if listing is None:
                 continue
             found.directories[path] = listing
+            found.is_cut |= not listing.is_whole
             prefix = path.rstrip("/") + "/"
             if listing.is_repository:
                 found.repositories.append(Path(path))
                 self._git_directory(path, found)
-            waiting += [prefix + name for name in listing.directories]
-            waiting += listing.links
-            for name in listing.marks:
+            for number, name in enumerate(listing.marks):
+                if not found.has_room(prefix + name, number):
+                    break
                 self._mark(prefix, name, found)
                 waiting += [prefix + name] if name.lower() == ".git" else []
+            waiting += found.fitting(prefix, listing.directories)
+            waiting += found.fitting("", listing.links)
         self._listings = found.directories
         hiding = hiding_below([*self._roots, *self._untrusted])
         for script in (*self._scripts, *hiding):
@@ -301,7 +343,7 @@ class TreeWatch:
     def _listing(self, path: str) -> _Listing | None:
         """What is in a directory, from memory while that has not changed.
 
-        In ``.git``: what is not git's own. Raises ``PermissionError`` for one that is shut.
+        Raises ``PermissionError`` for one that is shut.
         """
         try:
             status = os.lstat(path)
@@ -312,37 +354,56 @@ class TreeWatch:
             if known is not None and known.is_settled and known.stamp == stamp:
                 return known
             is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
-            is_git = path.lower().endswith("/.git")
-            directories, marks, links, names = [], [], [], set()
-            is_empty = True
             with os.scandir(path) as entries:
-                for entry in entries:
-                    is_empty = False
-                    name = entry.name
-                    lower = name.lower()
-                    if lower == ".git" or lower in IN_DIRECTORIES or is_obeyed(lower):
-                        marks.append(name)
-                    elif name in {"HEAD", "objects", "refs", "commondir"}:
-                        names.add(name)
-                    if lower != ".git" and entry.is_dir(follow_symlinks=False):
-                        directories += [] if is_git and name in _OF_GIT else [name]
-                    elif entry.is_symlink():
-                        target = os.path.realpath(entry.path)
-                        is_away = "/.git/" in target.lower() or self._is_untrusted(target)
-                        links += [target] if is_away else []
+                return self._listed(path, entries, stamp, is_settled=is_settled)
         except PermissionError:
             raise
         except OSError:
             return None
+
+    def _listed(
+        self,
+        path: str,
+        entries: Iterable[os.DirEntry[str]],
+        stamp: tuple[int, int, int],
+        *,
+        is_settled: bool,
+    ) -> _Listing:
+        """In ``.git``: what is not git's own. Of a crowd: the first, and names of ``_ALWAYS``."""
+        is_git = path.lower().endswith("/.git")
+        directories, first, marks, links, names = [], [], [], [], set()
+        is_empty, kept = True, 0
+        for entry in entries:
+            is_empty = False
+            name = entry.name
+            lower = name.lower()
+            if name in _ALWAYS:
+                first.append(name)
+            elif name in {"HEAD", "objects", "refs", "commondir"}:
+                names.add(name)
+            elif kept >= MOST_DIRECTORIES:
+                continue
+            elif (lower in _MARKS or is_obeyed(lower)) and not _SET_ASIDE.search(name):
+                marks.append(name)
+                kept += 1
+            if lower != ".git" and entry.is_dir(follow_symlinks=False):
+                directories += [] if is_git and name in _OF_GIT else [name]
+                kept += 1
+            elif entry.is_symlink():
+                target = os.path.realpath(entry.path)
+                is_away = "/.git/" in target.lower() or self._is_untrusted(target)
+                links += [target] if is_away else []
+                kept += 1
         is_repository = not is_git and any(names >= wanted for wanted in _BARE)
         return _Listing(
             stamp,
             is_settled,
             tuple(directories),
-            tuple(marks),
+            (*first, *marks),
             tuple(links),
             is_repository,
             is_empty,
+            is_whole=kept < MOST_DIRECTORIES,
         )
 
     def _mark(self, prefix: str, name: str, found: Survey) -> None:
@@ -358,8 +419,7 @@ class TreeWatch:
         if self._is_in_package(prefix):
             return
         if is_obeyed(name.lower()):
-            if not _SET_ASIDE.search(name):
-                self._add_file(path, Kind.SCRIPT, found)
+            self._add_file(path, Kind.SCRIPT, found)
             return
         if os.path.islink(path):  # noqa: PTH114 - a text
             self._add_file(path, Kind.SCRIPT, found)  # where it leads is named by it
@@ -640,7 +700,10 @@ class TreeWatch:
 
     # --- putting right ---------------------------------------------------------------------
 
-    def _put_right(self, changed: Iterable[str], now: Survey) -> Iterator[str]:
+    def _to_put_right(
+        self, changed: Iterable[str], now: Survey
+    ) -> Iterator[tuple[str, Held | None]]:
+        """What goes, and what comes back to its place."""
         known_tops = {item.top for item in self.known.items.values()}
         gone: set[str] = set()
         for path in changed:
@@ -655,8 +718,7 @@ class TreeWatch:
                 restored = MINIMAL
             if item.kind is Kind.TODO and item.content.is_whole:
                 restored = replace(item.content, data=without_steps_that_run(item.content.data))
-            if line := set_aside(Path(target), restored):
-                yield line
+            yield target, restored
 
 
 # --- reading what is hostile ------------------------------------------------------------------

@@ -12,6 +12,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, groupby
 from pathlib import Path
 
 SUFFIX = ".set-aside"
@@ -107,15 +108,22 @@ def set_aside(path: Path, before: Held | None = None) -> str:
 
     The line for the user and the model; empty when there is nothing, or not where it seems.
     """
-    with _parent_of(path) as parent:
-        return _set_aside_in(parent, path, before) if parent is not None else ""
+    return next(set_aside_each([(str(path), before)]), "")
+
+
+def set_aside_each(changed: Iterable[tuple[str, Held | None]]) -> Iterator[str]:
+    """``set_aside`` for each; those that follow one another in a directory go together."""
+    for directory, beside in groupby(changed, lambda one: os.path.dirname(one[0])):  # noqa: PTH120 - a text
+        with _parent_of(directory) as parent:
+            if parent is not None:
+                yield from filter(None, (_set_aside_in(parent, *one) for one in beside))
 
 
 def put_back(path: Path, before: Held) -> str:
     """Make what was removed again, and its directory; the line as above, empty if that fails."""
     with contextlib.suppress(OSError):
         path.parent.mkdir()
-    with _parent_of(path) as parent:
+    with _parent_of(str(path.parent)) as parent:
         if parent is None or not _put_back(parent, path.name, before):
             return ""
     shown = str(path) if str(path).isprintable() else ascii(str(path))
@@ -126,36 +134,34 @@ def put_back(path: Path, before: Held) -> str:
 
 
 @contextlib.contextmanager
-def _parent_of(path: Path) -> Iterator[int | None]:
-    """The directory that ``path`` lies in, open; ``None`` where a link leads elsewhere."""
+def _parent_of(directory: str) -> Iterator[int | None]:
+    """The directory, open; ``None`` where a link leads elsewhere."""
+    parent, place = -1, ""
     try:
-        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        yield None
-        return
-    try:
-        is_there = os.path.realpath(f"/proc/self/fd/{parent}") == str(path.parent)
-        yield parent if is_there else None
+        with contextlib.suppress(OSError):
+            parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            place = os.readlink(f"/proc/self/fd/{parent}")  # noqa: PTH115 - a text
+        yield parent if place == directory else None
     finally:
-        os.close(parent)
+        if parent >= 0:
+            os.close(parent)
 
 
-def _set_aside_in(parent: int, path: Path, before: Held | None) -> str:
-    shown = str(path) if str(path).isprintable() else ascii(str(path))
-    try:
-        os.stat(path.name, dir_fd=parent, follow_symlinks=False)
-    except OSError:
-        return ""
-    target = _free_name(parent, f"{path.name[:_MOST_NAME]}{SUFFIX}")
+def _set_aside_in(parent: int, path: str, before: Held | None) -> str:
+    shown = path if path.isprintable() else ascii(path)
+    name = os.path.basename(path)  # noqa: PTH119 - a text
+    target = _free_name(parent, f"{name[:_MOST_NAME]}{SUFFIX}")
     try:
         try:
-            os.rename(path.name, target, src_dir_fd=parent, dst_dir_fd=parent)
+            os.rename(name, target, src_dir_fd=parent, dst_dir_fd=parent)
         except PermissionError:
             os.fchmod(parent, stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
-            os.rename(path.name, target, src_dir_fd=parent, dst_dir_fd=parent)
+            os.rename(name, target, src_dir_fd=parent, dst_dir_fd=parent)
+    except FileNotFoundError:
+        return ""
     except OSError as error:
         return f"[sandbox: {shown} must not be made here: {error.strerror}]"
-    is_back = before is not None and _put_back(parent, path.name, before)
+    is_back = before is not None and _put_back(parent, name, before)
     again = " and what was there put back" if is_back and before is not MINIMAL else ""
     return (
         f"[sandbox: {shown} would take effect outside and was renamed to {target}{again}; "
@@ -165,7 +171,7 @@ def _set_aside_in(parent: int, path: Path, before: Held | None) -> str:
 
 def _free_name(parent: int, name: str) -> str:
     """``name`` or another like it that is not taken, however many are."""
-    for end in ("", "1", "2", "3", "4", *(secrets.token_hex(8) for _ in range(3))):
+    for end in chain(("", "1", "2", "3", "4"), (secrets.token_hex(8) for _ in range(3))):
         try:
             os.stat(f"{name}{end}", dir_fd=parent, follow_symlinks=False)
         except OSError:

@@ -625,3 +625,27 @@ def test_without_a_sandbox_nothing_of_an_unknown_directory_runs_in_a_hook(
     assert done.code == 0
     assert (setup.work / "ran").exists() is trust
     assert ("was not run" in done.stderr) is not trust
+
+
+@pytest.mark.spec("SEC-13", "CLI-5")
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_signal_is_answered_while_the_session_takes_its_time_to_close(
+    model_server: ModelServer, setup: Setup, is_done: bool
+) -> None:
+    begun, go = setup.work / "begun", setup.work / "go"
+    wait = f"touch {begun}; until [ -e {go} ]; do sleep 0.02; done"
+    setup.hook("SessionEnd", script=wait)
+    model_server.add(say("Done." if is_done else "x", stall_at=None if is_done else "start"))
+    env = agent_env(model_server)
+    with Running("run", "-o", "json", "go", env=env, cwd=setup.work) as running:
+        if is_done:
+            wait_until(begun.exists, "the hook never ran")
+        else:
+            model_server.wait_until_waiting()
+        running.signal(signal.SIGINT)
+        wait_until(lambda: "one moment" in running.stderr, "the answer")
+        go.touch()
+        done = running.wait(15)
+    assert done.code == (0 if is_done else 130)
+    assert done.stderr.count("one moment") == 1
+    assert result_of(done)["subtype"] == ("success" if is_done else "cancelled")

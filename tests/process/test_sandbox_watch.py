@@ -18,7 +18,7 @@ from agentcli.process import sandbox_watch, set_aside
 from agentcli.process.git_config import run_by_git, users_configurations
 from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
-from agentcli.process.set_aside import pinned
+from agentcli.process.set_aside import SUFFIX, pinned
 
 pytestmark = pytest.mark.spec("SEC-17")
 
@@ -524,6 +524,46 @@ def test_beyond_the_bound_what_is_new_in_what_was_looked_at_is_seen(
     for name in (".vscode", ".zed", "new/.envrc"):
         assert f"{root / name} would take effect" in told
     assert (root / beyond / ".envrc").exists(), "it may be the user's"
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_crowd_of_names_is_looked_at_in_parts_and_those_that_matter_most_first(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_watch, "MOST_DIRECTORIES", 100)
+    watch = TreeWatch([root])
+    watch.learn()
+    (root / "a").mkdir()
+    for number in range(250):
+        (root / f".envrc.{number}").touch()
+    (root / ".envrc").touch()
+    (root / ".vscode").mkdir()
+    (root / ".vscode" / "tasks.json").touch()
+    told = watch.compare()
+    assert "directories are looked at" in told[-1]
+    assert not (root / ".envrc").exists() and not (root / ".vscode").exists()
+    counts = [sum(SUFFIX not in name for name in os.listdir(root))]
+    for _ in range(2):
+        watch.compare()
+        counts.append(sum(SUFFIX not in name for name in os.listdir(root)))
+    assert counts == [151, 51, 1]
+
+
+@pytest.mark.spec("SEC-13")
+def test_names_are_kept_as_long_as_there_is_room(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_watch, "_MOST_ROOM_BYTES", 64 * 1024)
+    watch = TreeWatch([root])
+    watch.learn()
+    place = root.joinpath(*["x" * 200] * 10)
+    place.mkdir(parents=True)
+    for number in range(100):
+        (place / f"{number}").mkdir()
+    (place / ".envrc").touch()
+    told = watch.compare()
+    assert "directories are looked at" in told[-1] and ".envrc.set-aside" in told[0]
+    assert len(watch.known.directories) < 40
 
 
 def test_a_directory_that_has_not_changed_is_not_listed_again(
