@@ -8,7 +8,7 @@ that one and the same file has one and the same name.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import sha256
@@ -71,7 +71,7 @@ class DraftSession:
     notes: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
-    left_out: LeftOut = field(default_factory=Counter)
+    left_out: LeftOut = field(default_factory=LeftOut)
     digest: str = ""
 
     def take_back_from(self, first: DraftMessage | None) -> None:

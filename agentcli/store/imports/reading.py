@@ -11,10 +11,12 @@ import binascii
 import math
 import os
 import stat
+import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +29,7 @@ MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 MAX_FILE_BYTES = 1024 * 1024 * 1024
 MAX_RECORDS = 500_000
 MAX_HELD_VALUES = 5_000_000
+MAX_HELD_BYTES = 128 * 1024 * 1024
 MAX_DEPTH = 200
 MAX_BLOB_BYTES = 24 * 1024 * 1024
 _CHUNK = 1 << 20
@@ -35,8 +38,16 @@ _MOST_MONEY = 1e9
 _MILLISECONDS_FROM = 1e11  # a number of seconds this large is one of milliseconds
 
 Record = dict[str, Any]
-LeftOut = Counter[str]
-"""What could not be taken, in words for one of it, and how often."""
+
+
+class LeftOut(Counter[str]):
+    """What could not be taken, in words for one of it, and how often; and how much was taken.
+
+    A session and its sub-agents have one, so that the bounds hold for all of their files.
+    """
+
+    held_values = 0
+    held_bytes = 0
 
 
 class Source:
@@ -79,16 +90,20 @@ class Source:
 
     def records(self) -> Iterator[Record]:
         """The lines that are JSON objects, in order."""
-        values = 0
+        taken = self.left_out
         for count in range(MAX_RECORDS):
             line = self._first.pop(0) if self._first else self._line()
             if not line:
                 return
-            values += count_values(line)
-            if values > MAX_HELD_VALUES:
-                self.left_out[f"rest of the file, beyond {MAX_HELD_VALUES:,} values"] += 1
+            taken.held_values += count_values(line)
+            if taken.held_values > MAX_HELD_VALUES:
+                taken[f"rest of the file, beyond {MAX_HELD_VALUES:,} values"] += 1
                 return
             value = parsed(line)
+            taken.held_bytes += _size_of(value)
+            if taken.held_bytes > MAX_HELD_BYTES:
+                taken[f"rest of the file, beyond {MAX_HELD_BYTES >> 20} MB of text"] += 1
+                return
             if isinstance(value, dict):
                 yield value
             elif line.strip():
@@ -144,6 +159,16 @@ def parsed(data: bytes | str) -> Any:
     except ValueError:
         return None
     return None if is_deep(value, MAX_DEPTH) else value
+
+
+def _size_of(value: Any) -> int:
+    """The bytes of memory that a value of JSON takes, no deeper than ``MAX_DEPTH``."""
+    inner: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inner = chain(value, value.values())
+    elif isinstance(value, list):
+        inner = value
+    return sys.getsizeof(value) + sum(map(_size_of, inner))
 
 
 def _finite(text: str) -> float | str:

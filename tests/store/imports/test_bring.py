@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -418,6 +420,47 @@ def test_a_file_holds_a_bounded_number_of_values(
     records = [said(f"u{n}", None, 1, "x", more=[[]] * 400) for n in range(5)]
     done = bring(importer, jsonl(records))
     assert done.left_out == {"rest of the file, beyond 1,000 values": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize("word", ["a word and ", "a word and \U0001f600"])
+def test_a_file_of_200_megabytes_is_taken_as_far_as_memory_goes(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "it.jsonl"
+    text = word * 100_000
+    size = 0
+    with path.open("wb") as file:
+        while size < 200_000_000:
+            size += file.write(jsonl([said(f"u{size}", None, 1, text)]))
+    script = (
+        "import subprocess, sys; from tests.support.memory import *\n"
+        "subprocess.run([sys.executable, '-m', 'agentcli', *sys.argv[1:]], check=True)\n"
+        "print(children_peak_kib())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, "sessions", "import", str(path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert int(run.stdout.split()[-1]) < 300 * 1024
+    assert "rest of the file, beyond 128 MB of text" in run.stderr
+
+
+@pytest.mark.spec("SEC-13")
+def test_what_a_file_and_its_sub_agents_hold_is_bounded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcli.store.imports.reading.MAX_HELD_BYTES", 100_000)
+    path = tmp_path / f"{CLAUDE_ID}.jsonl"
+    path.write_bytes(jsonl([said("u1", None, 1, "x" * 40_000)]))
+    for number in range(4):
+        lines = jsonl([said(f"a{number}", None, 1, "y" * 40_000, isSidechain=True)])
+        (tmp_path / f"agent-{number}.jsonl").write_bytes(lines)
+    with path.open("rb") as stream:
+        draft = importer_in(tmp_path).read(stream, path.name, path)
+    assert len(draft.agents) == 1
+    assert draft.left_out == {"rest of the file, beyond 0 MB of text": 3}
 
 
 @pytest.mark.spec("SEC-13")
