@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed
 from agentcli.domain.tools import real_path
 from agentcli.domain.worktrees import common_of_worktree, named_by, working_tree_of
 from agentcli.process.sandbox_home import (
@@ -28,6 +29,7 @@ from agentcli.process.sandbox_home import (
     outermost,
     seen,
 )
+from agentcli.process.set_aside import SET_ASIDE
 
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc",
@@ -372,3 +374,76 @@ def git_directories_below(modules: Path, is_inside: Callable[[Path], bool]) -> I
 def _followed(path: Path) -> Path:
     """The real path of what is in a real directory."""
     return real_path(path) if os.path.islink(path) else path  # noqa: PTH114 - never raises
+
+
+# --- what is in a directory
+
+# what git and its extensions keep in their directory: nobody works there, unless by a link
+_OF_GIT = frozenset({
+    "objects", "refs", "logs", "hooks", "info", "worktrees", "modules", "branches", "lfs", "annex",
+    "reftable", "rr-cache", "svn",
+})  # fmt: skip
+_MARKS = frozenset({".git", *IN_DIRECTORIES})
+_ALWAYS = _MARKS | OBEYED  # looked at however many others there are
+_BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is in a directory, as far as it matters here; ``stamp`` tells when it has changed."""
+
+    stamp: tuple[int, int, int]
+    is_settled: bool
+    directories: tuple[str, ...]
+    marks: tuple[str, ...]
+    links: tuple[str, ...]
+    is_repository: bool
+    is_empty: bool = False
+    is_whole: bool = True
+
+
+def listing_of(
+    path: str,
+    entries: Iterable[os.DirEntry[str]],
+    stamp: tuple[int, int, int],
+    most: int,
+    is_untrusted: Callable[[str], bool],
+    *,
+    is_settled: bool,
+) -> Listing:
+    """In ``.git``: what is not git's own. Of a crowd: the first, and names of ``_ALWAYS``."""
+    is_git = path.lower().endswith("/.git")
+    directories, first, marks, links, names = [], [], [], [], set()
+    is_empty, kept = True, 0
+    for entry in entries:
+        is_empty = False
+        name = entry.name
+        lower = name.lower()
+        if name in _ALWAYS:
+            first.append(name)
+        elif name in {"HEAD", "objects", "refs", "commondir"}:
+            names.add(name)
+        elif kept >= most:
+            continue
+        elif (lower in _MARKS or is_obeyed(lower)) and not SET_ASIDE.search(name):
+            marks.append(name)
+            kept += 1
+        if lower != ".git" and entry.is_dir(follow_symlinks=False):
+            directories += [] if is_git and name in _OF_GIT else [name]
+            kept += 1
+        elif entry.is_symlink():
+            target = os.path.realpath(entry.path)
+            is_away = "/.git/" in target.lower() or is_untrusted(target)
+            links += [target] if is_away else []
+            kept += 1
+    is_repository = not is_git and any(names >= wanted for wanted in _BARE)
+    return Listing(
+        stamp,
+        is_settled,
+        tuple(directories),
+        (*first, *marks),
+        tuple(links),
+        is_repository,
+        is_empty,
+        is_whole=kept < most,
+    )

@@ -23,7 +23,7 @@ from enum import Enum
 from itertools import islice
 from pathlib import Path
 
-from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed
+from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed
 from agentcli.domain.worktrees import GITDIR, common_of_worktree
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
@@ -37,9 +37,16 @@ from agentcli.process.git_config import (
     steps_that_run,
     without_steps_that_run,
 )
-from agentcli.process.sandbox_places import all_below, directories_in, git_directories_below
+from agentcli.process.sandbox_places import (
+    Listing,
+    all_below,
+    directories_in,
+    git_directories_below,
+    listing_of,
+)
 from agentcli.process.set_aside import (
     MINIMAL,
+    SET_ASIDE,
     SUFFIX,
     Held,
     Pinned,
@@ -49,7 +56,6 @@ from agentcli.process.set_aside import (
 )
 
 MOST_DIRECTORIES = 50_000
-_SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
 _MOST_FILES = 400  # of one tree
 _MOST_KEPT_BYTES = 32 * 1024 * 1024  # of all files, to be put back
 _MOST_LINES = 8
@@ -71,14 +77,6 @@ _MERGES = ("rebase-merge/strategy", "sequencer/opts")
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 # others' packages: nobody opens one of them as a project; their repositories are looked at
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
-# what git and its extensions keep in their directory: nobody works there, unless by a link
-_OF_GIT = frozenset({
-    "objects", "refs", "logs", "hooks", "info", "worktrees", "modules", "branches", "lfs", "annex",
-    "reftable", "rr-cache", "svn",
-})  # fmt: skip
-_MARKS = frozenset({".git", *IN_DIRECTORIES})
-_ALWAYS = _MARKS | OBEYED  # looked at however many others there are
-_BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 
 
 class Kind(Enum):
@@ -104,18 +102,6 @@ class _Watched:
     top: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    stamp: tuple[int, int, int]
-    is_settled: bool
-    directories: tuple[str, ...]
-    marks: tuple[str, ...]
-    links: tuple[str, ...]
-    is_repository: bool
-    is_empty: bool = False
-    is_whole: bool = True
-
-
 @dataclass(slots=True)
 class Survey:
     """What was found, the nearest first. ``repositories``: each ``.git``, and bare ones."""
@@ -125,11 +111,10 @@ class Survey:
     git_directories: dict[str, tuple[int, int]] = field(default_factory=dict)
     trees: dict[str, set[str]] = field(default_factory=dict)
     """By git directory: the working trees that use it, which is where its programs start."""
-    directories: dict[str, _Listing] = field(default_factory=dict)
+    directories: dict[str, Listing] = field(default_factory=dict)
     is_cut: bool = False
     crowded: set[str] = field(default_factory=set)
     room_bytes: int = 0
-    """For what is in files."""
     room_of_directories: int = field(default_factory=lambda: _MOST_ROOM_BYTES)
     room_of_marks: int = field(default_factory=lambda: _MOST_ROOM_BYTES)
     give_up: float = 0.0
@@ -146,10 +131,9 @@ class Survey:
     def has_room(self, mark: str, number: int) -> bool:
         """Whether there are room and time for one more in its directory."""
         self.room_of_marks -= _OF_NAME_BYTES + len(mark)
-        if number < _MOST_FILES or not self.is_over:
-            return True
-        self.is_cut = True
-        return False
+        is_fitting = number < _MOST_FILES or not self.is_over
+        self.is_cut |= not is_fitting
+        return is_fitting
 
     @property
     def is_over(self) -> bool:
@@ -188,7 +172,7 @@ class TreeWatch:
         self._scripts = tuple(dict.fromkeys(inside))
         self._untrusted = [str(place) for place in untrusted]
         self._user_configs = tuple(user_configs)
-        self._listings: dict[str, _Listing] = {}
+        self._listings: dict[str, Listing] = {}
         self._named: dict[str, Kind] = {}
         self._repositories: tuple[set[str], ...] = ()  # of each the working trees
         self._is_cut_told = False
@@ -340,11 +324,8 @@ class TreeWatch:
             self._add_tree(path, self._named[path], found)
         return bool(paths)
 
-    def _listing(self, path: str) -> _Listing | None:
-        """What is in a directory, from memory while that has not changed.
-
-        Raises ``PermissionError`` for one that is shut.
-        """
+    def _listing(self, path: str) -> Listing | None:
+        """What is in a directory, known until it changes; raises ``PermissionError``."""
         try:
             status = os.lstat(path)
             if not stat.S_ISDIR(status.st_mode):
@@ -355,56 +336,12 @@ class TreeWatch:
                 return known
             is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
             with os.scandir(path) as entries:
-                return self._listed(path, entries, stamp, is_settled=is_settled)
+                found = (path, entries, stamp, MOST_DIRECTORIES)
+                return listing_of(*found, self._is_untrusted, is_settled=is_settled)
         except PermissionError:
             raise
         except OSError:
             return None
-
-    def _listed(
-        self,
-        path: str,
-        entries: Iterable[os.DirEntry[str]],
-        stamp: tuple[int, int, int],
-        *,
-        is_settled: bool,
-    ) -> _Listing:
-        """In ``.git``: what is not git's own. Of a crowd: the first, and names of ``_ALWAYS``."""
-        is_git = path.lower().endswith("/.git")
-        directories, first, marks, links, names = [], [], [], [], set()
-        is_empty, kept = True, 0
-        for entry in entries:
-            is_empty = False
-            name = entry.name
-            lower = name.lower()
-            if name in _ALWAYS:
-                first.append(name)
-            elif name in {"HEAD", "objects", "refs", "commondir"}:
-                names.add(name)
-            elif kept >= MOST_DIRECTORIES:
-                continue
-            elif (lower in _MARKS or is_obeyed(lower)) and not _SET_ASIDE.search(name):
-                marks.append(name)
-                kept += 1
-            if lower != ".git" and entry.is_dir(follow_symlinks=False):
-                directories += [] if is_git and name in _OF_GIT else [name]
-                kept += 1
-            elif entry.is_symlink():
-                target = os.path.realpath(entry.path)
-                is_away = "/.git/" in target.lower() or self._is_untrusted(target)
-                links += [target] if is_away else []
-                kept += 1
-        is_repository = not is_git and any(names >= wanted for wanted in _BARE)
-        return _Listing(
-            stamp,
-            is_settled,
-            tuple(directories),
-            (*first, *marks),
-            tuple(links),
-            is_repository,
-            is_empty,
-            is_whole=kept < MOST_DIRECTORIES,
-        )
 
     def _mark(self, prefix: str, name: str, found: Survey) -> None:
         path = prefix + name
@@ -508,7 +445,7 @@ class TreeWatch:
         left = {True: _MOST_FILES, False: _MOST_FILES}
         for each, is_file in all_below(path):
             name = os.path.basename(each)  # noqa: PTH119 - a text
-            if _SET_ASIDE.search(name) or (kind is Kind.HOOK and name.endswith(".sample")):
+            if SET_ASIDE.search(name) or (kind is Kind.HOOK and name.endswith(".sample")):
                 continue
             if not left[is_file]:
                 many = Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)

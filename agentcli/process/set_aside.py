@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 SUFFIX = ".set-aside"
+SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
 _MOST_NAME = 200  # characters of a name that is kept when it is changed
 _MOST_BYTES = 256 * 1024  # of one file, to be put back
 
