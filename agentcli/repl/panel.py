@@ -153,7 +153,7 @@ class Choices:
         self._typed = ""
         self._visible = len(self.choices)
         self._told = self._reopened = False
-        self._opened_at = float("-inf")
+        self._opened_at = self._armed_at = float("-inf")
         self._last_at = float("-inf")
         self._in_flow = False
         self._is_held = False  # Enter is, since before it could be meant
@@ -172,7 +172,8 @@ class Choices:
     def open(self, now: float, *, has_text: bool) -> None:
         """It appears, again after something was looked at."""
         self._reopened = self._opened_at > float("-inf")
-        self._opened_at, self.answer, self.edits = now, "", False
+        self._opened_at, self._armed_at = now, now + GUARD_S
+        self.answer, self.edits = "", False
         self._typed, self._in_flow, self.due = "", False, None
         if has_text:
             self.text_sent()
@@ -190,7 +191,9 @@ class Choices:
     def press(self, press: Press, now: float, *, more: bool) -> Given:
         """Move, confirm, or give what was typed to the input."""
         self.due = None
-        is_new = now - self._opened_at < GUARD_S
+        is_new = now < self._armed_at
+        if is_new and press.key in {"char", "paste", "enter"}:  # what was begun before goes on
+            self._armed_at = max(self._armed_at, now + FLOW_S)
         in_guard = is_new and not self._reopened  # a user who comes back knows it
         in_flow, self._last_at = now - self._last_at < FLOW_S, now
         if press.key in {"char", "paste"}:

@@ -117,6 +117,14 @@ def test_what_is_typed_as_it_appears_goes_to_the_input_and_enter_is_dropped() ->
     assert again.press("\r").panel.answer == "y"
 
 
+@pytest.mark.spec("SEC-6", "UI-7")
+def test_lines_that_keep_coming_since_before_it_appeared_answer_nothing() -> None:
+    user = Typing(choices()).press(["y", "\r"] * 20, wait=0.1)
+    assert not user.panel.answer
+    user.press(["y"]).press(["\r"])
+    assert user.panel.answer == "y"
+
+
 @pytest.mark.spec("UI-7")
 def test_with_a_draft_in_the_input_the_selection_is_the_one_that_does_no_harm() -> None:
     user = Typing(choices(), text="half a thought").press(["\r", "\r"])
