@@ -27,7 +27,7 @@ from agentcli.rpc.connection import beside
 from agentcli.rpc.messages import OverlongLine, read_lines
 
 if TYPE_CHECKING:
-    from agentcli.domain.sandbox import Sandbox
+    from agentcli.domain.sandbox import Sandbox, StillLives
     from agentcli.mcp.protocol import Agreement, HeaderRules
     from agentcli.mcp.servers import McpServer
 
@@ -103,17 +103,21 @@ async def stdio_channel(server: McpServer, place: StdioPlace) -> AsyncIterator[S
         environment = await asyncio.to_thread(sandbox.environment, environment, Access.NETWORK)
         inside = await sandbox.confine(argv, cwd, Access.NETWORK)
     environment |= {**dict(server.env), "PWD": str(cwd)}
-    process = _Process(server.name)
+    process, is_settled = _Process(server.name), False
     try:
         command = process.command(inside, environment, place.owner)
         async with beside(process.run(command)) as running:
             try:
+                await process.started.wait()
+                if sandbox is not None:  # from here on it is what a command has left running
+                    is_settled = True
+                    await uninterruptible(sandbox.settle(process.still_lives))
                 yield process
             finally:
                 await uninterruptible(process.stop(running))
     finally:
         process.close()
-        if sandbox is not None:
+        if sandbox is not None and not is_settled:
             await uninterruptible(sandbox.settle(process.still_lives))
 
 
@@ -141,7 +145,9 @@ class _Process:
         self._cancel = CancelToken()
         self._said: deque[str] = deque(maxlen=SAID_LINES)
         self._result: Result | None = None
+        self._lives: StillLives = int
         self._problem = ""
+        self.started = asyncio.Event()  # or it could not be
         self._gone = asyncio.Event()
         self._files: set[int] = set()
         self._waiting: set[Callable[[], None]] = set()
@@ -175,8 +181,7 @@ class _Process:
 
     def still_lives(self) -> int:
         """See ``domain.sandbox.StillLives``."""
-        lives = None if self._result is None else self._result.still_lives
-        return lives() if lives is not None else 0
+        return self._lives()
 
     @property
     def said(self) -> str:
@@ -185,22 +190,26 @@ class _Process:
 
     async def run(self, command: Command) -> None:
         """Run it to its end, whatever that is."""
+        limits = RunLimits(self._cancel, on_life=self._live)
         try:
-            self._result = await run(
-                command, RunLimits(self._cancel), self._hear, self._forget_theirs
-            )
+            self._result = await run(command, limits, self._hear, self._forget_theirs)
         except StartFailed as error:
             self._problem = f"it cannot be started: {error}"
         finally:
+            self.started.set()
             self._gone.set()
             for wake in tuple(self._waiting):
                 wake()
+
+    def _live(self, lives: StillLives) -> None:
+        self._lives = lives
 
     async def _forget_theirs(self, pid: int) -> None:
         """The process has its own ends of the pipes: with ours open we would not see its end."""
         del pid
         self._close(self._theirs_in)
         self._close(self._theirs_out)
+        self.started.set()
 
     def _hear(self, data: bytes) -> bool:
         for line in plain(data[-4096:].decode("utf-8", "replace")).splitlines():

@@ -77,13 +77,15 @@ class Command:
 class RunLimits:
     """What ends a command early. Once ``unlimited`` is done ``timeout_s`` holds no more.
 
-    ``on_exit`` is called at the moment in which the command ends by itself, whatever it leaves.
+    ``on_exit`` is called at the moment in which the command ends by itself, whatever it leaves;
+    ``on_life`` gets what will be the ``still_lives`` of the result once the command has started.
     """
 
     cancel: CancelToken
     timeout_s: float | None = None
     unlimited: asyncio.Future[None] | None = None
     on_exit: Callable[[], None] | None = None
+    on_life: Callable[[Callable[[], int]], None] = lambda _: None
 
 
 class Ending(Enum):
@@ -163,6 +165,7 @@ async def run(
                 process.dismiss()
                 return Result(Ending.CANCELLED, None, 0.0)
         await process.start(command)
+        limits.on_life(process.still_lives)
         if on_start is not None:
             await on_start(process.pid)
         return await _watch(process, began, limits)
