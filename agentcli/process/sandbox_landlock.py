@@ -83,7 +83,7 @@ def shortcomings(abi: int, *, filtered: bool) -> str:
         missing.append("sockets of other programs can be reached")
     missing.append("secrets in the workspace are not hidden")
     missing.append("file permissions can be changed anywhere")
-    missing.append("other programs' command lines can be read, their shared memory and queues reached")
+    missing.append("command lines of other programs can be read, their shared memory reached")
     missing.append("the priority of other processes can be changed")
     if abi < ABI_SCOPE:
         missing.append("other processes can be sent signals")
