@@ -80,8 +80,8 @@ def test_every_command_is_listed_wherever_it_stands(text: str) -> None:
     [
         ("xargs rm -f", ("rm", "-f", None)),
         ("xargs -0 -n 1 rm", ("rm", None)),
-        ("xargs -I{} rm {} x", ("rm", None, "x", None)),
-        ("find . -exec rm {} ';'", ("rm", None, None)),
+        ("xargs -I{} rm {} x", ("rm", None, "x")),
+        ("find . -exec rm {} ';'", ("rm", None)),
         ("fd a -x rm", ("rm", None)),
         ("$cmd -rf x", (None, "-rf", "x")),
         ("rm *.py {a,b} ~ $x", ("rm", None, None, None, None)),

@@ -190,6 +190,10 @@ WRITES = [
     "wget -qO .git/config u", "wget -P ~/.ssh u", "patch --output=.git/config a", "csplit -f .git/hooks/x a 1",
     "git --work-tree=.git/hooks checkout -f HEAD", "git --work-tree .git/hooks restore a",
     "flock .git/hooks/x true",
+    "sed --in-pl s/a/b/ .git/config", "tar xf a.tar .git/hooks/pre-push", "tar --extract -f a .git/config",
+    "git config --unset-all a.b", "git config --remove-section a", "git config edit",
+    "find . -name a -exec cp {} .git/config ';'", "find . -exec cp {} + -o -exec cp {} .git/config ';'",
+    "echo a | xargs -I{} cp {} .git/config", "xargs --replace=% mv % .git/hooks", "cd -- .git && touch hooks/x",
 ]  # fmt: skip
 
 
@@ -213,7 +217,8 @@ def test_a_command_that_writes_a_protected_place_asks_in_every_mode(
     [
         "cp .bashrc.bak x", "git config --get user.name", "git config --list", "git config user.name",
         "sed s/a/b/ ~/.bashrc", "echo x > sub/a", "tee sub/a", "cat ~/.bashrc > sub/a", "git commit",
-        "diff .git/config x", "source .env", "cp .env.example sub/x",
+        "diff .git/config x", "source .env", "cp .env.example sub/x", "tar tf a.tar .git/config",
+        "tar cf a.tar .git", "find . -name x -exec cp .git/config {} ';'", "find . -exec cat .git/HEAD {} +",
     ],
 )  # fmt: skip
 def test_reading_one_does_not_in_yolo(text: str, workspace: Workspace) -> None:
