@@ -71,6 +71,7 @@ _GIT_SETTINGS = {
     "core.fsmonitor": "false", "core.hooksPath": "/dev/null", "core.pager": "cat",
     "core.editor": "true", "core.askPass": "true", "core.sshCommand": "false",
     "core.alternateRefsCommand": "false", "core.attributesFile": "/dev/null",
+    "diff.submodule": "short",
     "credential.helper": "", "gpg.program": "false", "gpg.openpgp.program": "false",
     "gpg.x509.program": "false", "gpg.ssh.program": "false", "log.showSignature": "false",
     "submodule.recurse": "false", "status.submoduleSummary": "false", "fetch.recurseSubmodules":
@@ -89,24 +90,30 @@ _ASKS_WHERE = LazyPattern(r"\b(?:which|whereis|type|command|hash)\b")
 # a repository gives its diff drivers any name: only an option of the command switches them off
 _GIT = r"""#!/bin/sh
 # git, whose diffs run no program that a repository names
-count=$# skip='' found=''
+count=$# skip='' found='' of=''
 while [ "$count" -gt 0 ]; do
   word=$1 count=$((count - 1))
   shift
+  case $word in --subm*=diff) word=--submodule=log ;; esac
   set -- "$@" "$word"
   [ -z "$found" ] || continue
   if [ -n "$skip" ]; then skip=''; continue; fi
   case $word in
     -C | -c | --git-dir | --work-tree | --namespace | --super-prefix | --config-env) skip=1 ;;
     -*) ;;
-    diff | log | show | whatchanged | diff-tree | diff-index | diff-files | format-patch)
-      found=1
-      set -- "$@" --no-ext-diff --no-textconv ;;
-    blame | annotate | grep) found=1; set -- "$@" --no-textconv ;;
-    config | var) found=1; unset GIT_CONFIG_COUNT ;;
     *) found=1 ;;
   esac
+  [ -n "$found" ] || continue
+  case $of$word in
+    reflog | stash) found='' of=$word: ;;
+    reflog:exists | reflog:expire | reflog:delete) ;;
+    diff | log | show | whatchanged | diff-tree | diff-index | diff-files | format-patch | \
+    stash:list | reflog:*) set -- "$@" --no-ext-diff --no-textconv ;;
+    blame | annotate | grep) set -- "$@" --no-textconv ;;
+    config | var) unset GIT_CONFIG_COUNT ;;
+  esac
 done
+[ "$of$found" != reflog: ] || set -- "$@" --no-ext-diff --no-textconv
 PATH=${PATH#"${0%/*}":}
 exec git "$@"
 """
