@@ -29,6 +29,7 @@ from agentcli.config.toml_file import locate
 from agentcli.domain.extensions.checks import is_chosen_there
 from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 from agentcli.domain.sandbox import has_obeyed
+from agentcli.domain.worktrees import filled_by_others, lies_in
 
 MAX_TIMEOUT_S = 3600.0
 _PROJECT_DIRECTORY = re.compile(
@@ -384,13 +385,13 @@ class _Doubt:
 
     def _finds_there(self, name: str) -> bool:
         """Whether PATH may lead to a program of the directory's, or one that it chooses."""
+        barred = filled_by_others(Path(self._top))
         for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
-            real = os.path.realpath(entry)
-            if not entry.startswith("/") or real == self._top or _is_below(real, self._top):
+            if not entry.startswith("/") or lies_in(Path(entry), barred):
                 return True
             if os.access(f"{entry}/{name}", os.X_OK):
                 found = f"{entry}/{name}"
-                return _is_below(os.path.realpath(found), self._top) or is_chosen_there(found)
+                return lies_in(Path(found), barred) or is_chosen_there(found)
         return False
 
 

@@ -55,6 +55,7 @@ def test_no_program_of_a_repository_runs_for_a_session_in_it(
         done = run_agent("run", "--sandbox", sandbox, "go", env=env, cwd=cwd, timeout=30)
         assert len(server.requests) == len(replies), done.stderr
         for args in (("doctor",), ("map",), ("run", "-w", "one", "go"), ("review",)):
+            server.restart(call("grep_files", {"pattern": "x"}), say("done"))
             run_agent(*args, env=env, cwd=cwd)
     assert sorted(each.name for each in ran.iterdir()) == []
 
