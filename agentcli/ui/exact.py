@@ -69,7 +69,12 @@ def detail_of(request: ApprovalRequest) -> ExactText:
 
 
 def rule_text(rule: str) -> str:
-    """A rule in one line, or what it comes to where it is too long to read."""
+    """A rule in one line, or what it comes to where it is too long to read.
+
+    One that covers more than a call is never told as one call.
+    """
+    if rule.endswith("*)"):
+        return exact_line(rule, MAX_RULE_CHARS)
     if len(rule) > MAX_RULE_CHARS or "\n" in rule:
         return f"{rule.partition('(')[0]}: this very call"
     return exact_line(rule)

@@ -143,3 +143,12 @@ def test_an_answer_without_a_rule_is_short() -> None:
         "It runs without asking: reads are free",
         "  mode        plan; it counts as reading",
     ]
+
+
+@pytest.mark.spec("SEC-6", "UI-7")
+def test_a_long_rule_that_covers_more_than_a_call_is_not_told_as_this_very_call() -> None:
+    place = "/deep" * 60
+    for rule in (f"edit({place}/**)", f"bash(make {'x' * 250} *)"):
+        text = rule_text(rule)
+        assert "this very call" not in text and text.endswith("*)") and "not shown here" in text
+    assert rule_text(f"bash(echo {'x' * 250})") == "bash: this very call"
