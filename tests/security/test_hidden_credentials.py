@@ -37,14 +37,30 @@ MORE = (
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     root = Path(os.path.realpath(tmp_path)) / "w"
+    fill(root)
+    return root
+
+
+def fill(root: Path) -> None:
     for name in (".env", "deep/er/.env.local", "src/a.py", "conf/.aws/credentials", "f1"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(
             "KEY=canary\n" if "." in name[:9] and "a.py" not in name else "x\n"
         )
-    (root / "linked").mkdir()
-    (root / "linked/note").symlink_to("../.env")
-    return root
+    (root / "linked").mkdir(exist_ok=True)
+    if not (root / "linked/note").is_symlink():
+        (root / "linked/note").symlink_to("../.env")
+
+
+async def shown(here: Sandboxed, root: Path, command: str) -> str:
+    """What the command shows if it runs unasked, in ``root`` as it was."""
+    fill(root)
+    (root / "z").unlink(missing_ok=True)
+    await here.say(f"cd {root}")
+    said = decision(root, command)
+    if said.answer is not Answer.ALLOW or said.access is None:
+        return ""
+    return await here.with_access(said.access, command)
 
 
 def decision(root: Path, command: str, mode: Mode = Mode.AUTO) -> Decision:
@@ -61,9 +77,7 @@ def test_no_search_that_runs_unasked_shows_a_credential(kind: str, root: Path) -
     async def go() -> None:
         async with Sandboxed(root, kind, own=OWN) as here:
             for command in (*MEETS, *IN_AUTO, *MORE):
-                said = decision(root, command)
-                if said.answer is Answer.ALLOW and said.access is not None:
-                    assert "canary" not in await here.with_access(said.access, command), command
+                assert "canary" not in await shown(here, root, command), command
 
     asyncio.run(go())
 
