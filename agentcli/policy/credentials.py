@@ -41,9 +41,7 @@ from agentcli.policy.places import (
     values_of,
     without_braces,
 )
-from agentcli.policy.read_only_table import (
-    SPECS,
-)
+from agentcli.policy.read_only_table import SPECS, reading_of, spec_of
 
 # they tell names at most
 _NAMES_ONLY = frozenset(
@@ -67,7 +65,7 @@ _MOST_BEFORE_CODE = 4  # "uv run python -c"
 _IN_CODE = re.compile(r"""[^\s'"`(){};,<>|&]+""")
 _SHOWS_HIDDEN = re.compile(r"dotglob|GLOBIGNORE")
 _HERE_STRING = re.compile(r"<<<\s*([^\s;&|()<>]+)")
-_FED_BY = re.compile(r"""(?<![<&])<(?![<&(])[ \t]*((?:"[^"\n]*"|'[^'\n]*'|[^\s;&|()<>"'])+)""")
+_FED_BY = re.compile(r"""(?<![<&])<>?(?![<&(])[ \t]*((?:"[^"\n]*"|'[^'\n]*'|[^\s;&|()<>"'])+)""")
 _MOST_PATHS = 5_000
 
 
@@ -178,63 +176,111 @@ _GREP = ("grep", "egrep", "fgrep", "rgrep", "zgrep", "bzgrep", "xzgrep", "zstdgr
 _SHOW = frozenset(
     {
         *_GREP, "ag", "ack", "less", "more", "bat", "batcat", "awk", "gawk", "mawk", "sed", "jq",
-        "yq", "dd", "pr", "eval", "source", ".",
+        "yq", "dd", "pr", "eval", "source", ".", "history", "shuf", "iconv", "split", "csplit",
+        "sdiff", "ptx", "gzip", "bzip2", "xz", "zstd", "openssl",
+        "cp", "mv", "ln", "install",  # under another name the next command shows it
     }
 )  # fmt: skip
 _TELL = frozenset(
     {
         *_NAMES_ONLY, "wc", "du", "df", "file", "sum", "cksum", "md5sum", "sha1sum", "sha224sum",
-        "sha256sum", "sha384sum", "sha512sum", "b2sum", "tree", "fd", "fdfind", "cmp", "pwd",
+        "sha256sum", "sha384sum", "sha512sum", "b2sum", "tree", "fd", "fdfind", "pwd",
         "true", "false", ":", "seq", "expr", "git", "tr",
     }
 )  # fmt: skip
+_SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh"})
 _SEARCH = frozenset({"rg", "ag", "ack", "rgrep", "diff"})
 
 
 def may_search(text: str, cwd: Path) -> bool:
     """Whether a command of ``text`` may show what is in files that its words do not name.
 
-    Where one may, its sandbox hides the workspace's credentials.
+    Where one may, its sandbox hides the workspace's credentials. Laws: a program that only the
+    shell knows may be any; where the directory is not certain, no name is; of a text that is not
+    understood what is quoted may be run, too.
     """
     parsed = parse_bash(text)
-    loose = () if parsed.understood else loose_commands(text[:LONGEST_LOOSE])
-    for command in (*parsed.commands, *loose):
-        program = command.program
-        if program in _SEARCH or _is_fed_unnamed(command):
-            return True
-        is_open = None in command.words
-        if (is_open or not GIVE_WORDS.isdisjoint(command.wrappers)) and _shows(program):
-            return True
-        if program in _ASKED and _ASKED[program](seen_words(command), cwd):
-            return True
-    return False
+    if not parsed.understood and (len(text) > LONGEST_LOOSE or _GIVES.search(text)):
+        return True
+    if _EVALUATED.search(text) or any(_MADE.search(m[1]) for m in _FED_BY.finditer(text)):
+        return True
+    loose = () if parsed.understood else loose_commands(_SUBSTITUTION.sub(" $ ;", text))
+    named = (each for each in loose if each.words[0] is not None)
+    is_sure = starts_of(parsed.commands, cwd).is_sure
+    return any(_may_search(command, cwd, is_sure=is_sure) for command in (*parsed.commands, *named))
+
+
+_EVALUATED = re.compile(r"\b(?:PS4|BASH_ENV)\+?=|\bcompgen\b|@P\}")  # whose quoted texts bash runs
+_MADE = re.compile(r"[$`*?\[]")
+_SUBSTITUTION = re.compile(r"\$\(|`")
+
+
+def _may_search(command: SimpleCommand, cwd: Path, *, is_sure: bool) -> bool:
+    program, words = command.program, command.words
+    is_guess = command.wrappers[-1:] and command.wrappers[-1] in _SHELLS  # "bash $x"
+    if words[:1] == (None,) and not is_guess:
+        return True
+    if program in _SEARCH or _is_fed_unnamed(command):
+        return True
+    if program in _ASKED and _ASKED[program](command, cwd):
+        return True
+    lists = any((source or "").startswith(("--fil", "-files0")) for source in command.sources)
+    is_open = None in words or not GIVE_WORDS.isdisjoint(command.wrappers)
+    if is_open and program not in _TELL:  # "f cat $x": what a function runs
+        return any(_shows((word or "").rpartition("/")[2]) for word in words)
+    if is_open or lists:
+        return lists or _reads_lists(command)
+    return not is_sure and _shows(program) and _has_operand(command)
 
 
 def _shows(program: str) -> bool:
     return program in _SHOW or (program in SPECS and program not in _TELL)
 
 
+def _reads_lists(command: SimpleCommand) -> bool:
+    """Whether one that only tells about files is used in a way that the table does not know."""
+    spec = spec_of(command.program) if command.program != "git" else None
+    sources = command.sources or command.words
+    words = [w or s or "" for w, s in zip(command.words, sources, strict=False)]
+    return spec is not None and reading_of(words, spec) is None
+
+
+def _has_operand(command: SimpleCommand) -> bool:
+    names = [w for w in command.words[1:] if w and w[0] != "-" and not w.isdigit()]
+    return len(names) > (command.program in _PATTERN_FIRST)
+
+
 def _is_fed_unnamed(command: SimpleCommand) -> bool:
-    return any(each.operator == "<" and each.target is None for each in command.redirections)
+    return any(
+        each.operator in {"<", "<>"} and each.target is None for each in command.redirections
+    )
 
 
-def _may_grep(words: Sequence[str | None], _: Path) -> bool:
-    return _grep([word for word in words if word is not None]) is not None
+def _may_grep(command: SimpleCommand, _: Path) -> bool:
+    return _grep([word for word in seen_words(command) if word is not None]) is not None
 
 
-def _may_show_untracked(words: Sequence[str | None], cwd: Path) -> bool:
+def _may_show_untracked(command: SimpleCommand, cwd: Path) -> bool:
     """What git tracks it shows; outside of a repository it compares any files."""
-    asked = any((word or "").startswith(("--no-in", "--unt")) for word in words)
+    asked = any((word or "").startswith(("--no-in", "--unt")) for word in command.words)
     return asked or not any(os.path.lexists(place / ".git") for place in (cwd, *cwd.parents))
 
 
-def _may_run_unknown(words: Sequence[str | None], _: Path) -> bool:
-    return None in words and any(re.match("-[a-z]*c", word or "") for word in words)
+def _may_run_unknown(command: SimpleCommand, _: Path) -> bool:
+    """A shell that runs, or shows, a script which its words do not tell."""
+    words = command.words
+    if None in words:
+        is_made = any(source.startswith("<(") for source in command.sources)
+        return is_made or any(re.match("-[a-z]*[cvx]", word or "") for word in words)
+    is_bare = not any(word and word[0] != "-" and word != "/dev/stdin" for word in words[1:])
+    if command.program in {"source", "."}:
+        return is_bare
+    return is_bare and command.upstream is not None and not command.fed
 
 
-_ASKED: dict[str, Callable[[Sequence[str | None], Path], bool]] = {
+_ASKED: dict[str, Callable[[SimpleCommand, Path], bool]] = {
     **dict.fromkeys(_GREP, _may_grep),
-    **dict.fromkeys(("bash", "sh", "dash", "ksh", "zsh"), _may_run_unknown),
+    **dict.fromkeys((*_SHELLS, "source", "."), _may_run_unknown),
     "git": _may_show_untracked,
 }
 
@@ -320,7 +366,8 @@ def _grep(words: Words) -> _SearchScope | None:
     is_deep = not {"r", "R"}.isdisjoint(_letters(words, "efmABCdD")) or any(
         (word or "").startswith("rec") for word in how
     )
-    if not is_deep and not any(word.startswith(("--rec", "--der")) for word in words[1:]):
+    options = " ".join(words[1:])
+    if not is_deep and not re.search(r"(?<!\S)--(?:rec|der|di[a-z]*[= ]rec)", options):
         return None
     left = _globs(words, "--exclude", "--exclude-dir")
     takes = _globs(words, "--include")

@@ -31,6 +31,53 @@ MORE = (
     "source .e*; echo $KEY",
     "tail -n+1 -- $(find . -maxdepth 1 -type f)",
     'mapfile -t a < <(find . -type f); cat "${a[@]}"',
+    "f=$(ls -A | head -1); cat <> $f",
+    "c=cat; $c $(ls -A)",
+    "/bin/ca? $(ls -A)",
+    'f() { "$@"; }; f cat $(ls -A)',
+    'f() { command "$@"; }; f cat $(ls -A)',
+    'f() { cat; } < "$(ls -A | head -1)"; f',
+    'cd "$(find conf -mindepth 1 -type d)"; cat credentials',
+    'for p in cp ln "ln -s" mv install; do $p "$(ls -A | head -1)" z; cat z; done',
+    'ln -s "$(ls -A | head -1)" z; cat z',
+    'cp "$(ls -A | head -1)" z; cat z',
+    "find . -type f -print0 | sort --files0-from=-",
+    'wc --files0-from="$(ls -A | head -1)"',
+    'file -f "$(ls -A | head -1)"',
+    'cmp -bl "$(ls -A | head -1)" /dev/zero | cut -c10- | tr -dc a-z',
+    "grep --dir=recurse KEY .",
+    "x='$(cat $(ls -A))'; echo \"${x@P}\"",
+    "PS4='$(cat $(ls -A))'; set -x; :",
+    "compgen -C 'cat $(ls -A)'",
+    "printf -v 'a[$(cat $(ls -A) >&2)0]' x",
+    'env -S "cat $(ls -A | head -1)"',
+    "script -qc 'cat $(ls -A)' /dev/null",
+    "ls -A | sed 's/^/cat /' | bash",
+    "ls -A | sed 's/^/cat /' | . /dev/stdin",
+    "source /dev/stdin <<< 'cat $(ls -A)'",
+    "bash <(ls -A | sed 's/^/cat /')",
+    "ls -A | sed 's/^/cat /' | xargs -n2 env",
+    "ls -A | xargs -I% bash -c '. ./%; echo $KEY'",
+    'bash -v "$(ls -A | head -1)"',
+    'BASH_ENV="$(ls -A | head -1)" bash -xc :',
+    ":;" * 5_001 + "ls -A | xargs cat",
+    "bash -c :;" * 41 + "bash -c 'ls -A | xargs cat'",
+)
+NO_SEARCHES = (
+    "npm test 2>&1 | tail -20",
+    "make build | grep -n error",
+    'cd "$(git rev-parse --show-toplevel)" && npm test | tail -n 5',
+    "ENV=$x npm run deploy -- $1",
+    'for t in tests/*.sh; do bash "$t"; done',
+    "echo y | bash setup.sh",
+    'docker compose -f "$f" up',
+    'python3 manage.py "$x"',
+    "git diff $(git merge-base main HEAD) --stat",
+    "git diff main HEAD; git diff src tests",
+    "git commit -m $x && git log -1",
+    "GIT_PAGER=cat git diff HEAD -- .gitignore .",
+    "((n++)); wc -l $x",
+    "cp a.py b.py; sort -o x y; cat x",
 )
 
 
@@ -80,6 +127,14 @@ def test_no_search_that_runs_unasked_shows_a_credential(kind: str, root: Path) -
                 assert "canary" not in await shown(here, root, command), command
 
     asyncio.run(go())
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+def test_what_searches_nothing_keeps_what_it_needs(root: Path) -> None:
+    (root / ".git").mkdir()
+    for command in NO_SEARCHES:
+        access = decision(root, command).access
+        assert access is not None and not access.hides, command
 
 
 @pytest.mark.spec("SEC-3", "SEC-4")
