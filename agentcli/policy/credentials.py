@@ -261,9 +261,20 @@ def _may_grep(command: SimpleCommand, _: Path) -> bool:
 
 
 def _may_show_untracked(command: SimpleCommand, cwd: Path) -> bool:
-    """What git tracks it shows; outside of a repository it compares any files."""
-    asked = any((word or "").startswith(("--no-in", "--unt")) for word in command.words)
-    return asked or not any(os.path.lexists(place / ".git") for place in (cwd, *cwd.parents))
+    """What git tracks it shows; outside of a repository, or of it, it compares any files."""
+    words = command.words
+    known = {word for word in words if word}
+    elsewhere = any(each.startswith(("GIT_DIR=", "GIT_CEIL")) for each in command.assignments)
+    if elsewhere or not known.isdisjoint({"hash-object", "interpret-trailers"}):
+        return True
+    short = ("--no-in", "--git-dir", "--u" if "grep" in known else "--unt")
+    if any(word.startswith(short) for word in known) or (None in words and "config" in known):
+        return True
+    if "diff" in known and any(re.match(r"/|~|\.\.", word or "/") for word in words[1:]):
+        names = [word for word in words[1:] if not (word or "").startswith("-")]
+        if len(names) > len(("diff", "a file")):
+            return True
+    return not any(os.path.lexists(place / ".git") for place in (cwd, *cwd.parents))
 
 
 def _may_run_unknown(command: SimpleCommand, _: Path) -> bool:

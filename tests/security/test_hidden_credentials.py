@@ -63,6 +63,16 @@ MORE = (
     ":;" * 5_001 + "ls -A | xargs cat",
     "bash -c :;" * 41 + "bash -c 'ls -A | xargs cat'",
 )
+OF_GIT = (
+    "mkdir -p /tmp/e; git diff /tmp/e .",
+    'git diff /dev/null "$(ls -A | head -1)"',
+    "git grep --u KEY",
+    "git --git-dir=/none diff src .",
+    "GIT_CEILING_DIRECTORIES=${PWD%/*} git diff src .",
+    'git config -f "$(find conf -type f)" -l',
+    'git interpret-trailers "$(ls -A | head -1)"',
+    'git hash-object -w "$(ls -A | head -1)" | xargs git cat-file -p',
+)
 NO_SEARCHES = (
     "npm test 2>&1 | tail -20",
     "make build | grep -n error",
@@ -124,6 +134,9 @@ def test_no_search_that_runs_unasked_shows_a_credential(kind: str, root: Path) -
     async def go() -> None:
         async with Sandboxed(root, kind, own=OWN) as here:
             for command in (*MEETS, *IN_AUTO, *MORE):
+                assert "canary" not in await shown(here, root, command), command
+            await here.say("git init -q . && git add src")
+            for command in OF_GIT:
                 assert "canary" not in await shown(here, root, command), command
 
     asyncio.run(go())
