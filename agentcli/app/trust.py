@@ -170,6 +170,8 @@ def contained_hooks(
         scripts = hook_scripts([hook], cwd) if hook.command else ()
         if not hook.command:
             return hook
+        if scripts:  # what was compiled beside them is not what the user has seen
+            hook = replace(hook, variables=(*hook.variables, ("PYTHONPYCACHEPREFIX", os.devnull)))
         is_safe, is_open = finds_modules(hook, root, cwd)
         if is_safe:
             hook = replace(hook, variables=(*hook.variables, ("PYTHONSAFEPATH", "1")))

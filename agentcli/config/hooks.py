@@ -461,7 +461,9 @@ def _taken_from_beside(script: Path, text: str) -> Iterator[str]:
 def _python_below(directory: str) -> list[str]:
     places = itertools.islice(os.walk(directory), _MAX_NAMED)
     found = (f"{place}/{name}" for place, _, names in places for name in names)
-    return sorted(itertools.islice((each for each in found if each.endswith(".py")), _MAX_NAMED))
+    return sorted(
+        itertools.islice((each for each in found if each.endswith((".py", ".so"))), _MAX_NAMED)
+    )
 
 
 def _named_in(text: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,19 @@ def test_what_a_hooks_script_takes_is_edited_by_nobody_unasked(tmp_path: Path, c
     content = {"path": str(changed.relative_to(work)), "content": CASES[case][3]}
     read = call("read_file", {"path": content["path"]})
     assert not escapes(work, mark, read, call("write_file", content))
+
+
+@pytest.mark.spec("SEC-17")
+def test_what_was_compiled_elsewhere_is_not_run_for_a_hook(tmp_path: Path) -> None:
+    work, source = tmp_path / "work", write(tmp_path, "other.py", PYTHON)
+    changed = trusted_hook(work, ".claude/hooks", "module")
+    code = (
+        "import sys, importlib.util as u, py_compile as p; p.compile(sys.argv[2],"
+        " u.cache_from_source(sys.argv[1]), invalidation_mode=p.PycInvalidationMode.UNCHECKED_HASH)"
+    )
+    command = ["python3", "-I", "-c", code, str(changed), str(source)]
+    subprocess.run(command, check=True, env={"PATH": os.environ["PATH"]})
+    assert not escapes(work, tmp_path / "escaped")
 
 
 @pytest.mark.spec("SEC-17")
