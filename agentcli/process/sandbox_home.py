@@ -3,7 +3,8 @@
 Laws: paths are real ones, links followed. Listed are toolchains, package caches, git's and the
 formatters' configuration, what the user's start-up environment and PATH name, and what the settings
 add; never a whole home directory, nor what may hold a credential. Nothing that a repository holds
-adds to it: only the environment that the program was started with is looked at.
+adds to it: only the environment that the program was started with is looked at, and what lies in
+the workspace leads to nothing elsewhere, but to the Python of a virtual environment.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ _BESIDE_PROGRAMS = (
 _PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims"})
 _SYSTEM_PROGRAMS = frozenset({"/usr/bin", "/usr/sbin", "/bin", "/sbin"})  # none leads to a home
 _MOST_PROGRAMS = 1000
+_MOST_STEPS = 1000  # parts of a path, with those of the links on its way
 _GIT_FILES = LazyPattern(
     rb"^[ \t]*(?:path|excludesfile|attributesfile)\s*=\s*\"?(~/[^\"\n]+?|/[^\"\n]+?)\"?\s*$",
     re.IGNORECASE | re.MULTILINE,
@@ -234,19 +236,29 @@ class Links:
 
 
 def seen(
-    home: Path, where: Iterable[Path], env: Mapping[str, str], added: Iterable[Path] = ()
+    home: Path,
+    where: Iterable[Path],
+    env: Mapping[str, str],
+    added: Iterable[Path] = (),
+    writable: Iterable[Path] = (),
 ) -> tuple[Path, ...]:
     """The real paths in the homes ``where`` that commands may read; looks at the disk.
 
     ``home`` is ``$HOME``, which may lie within another one; ``env`` is the environment that the
     program was started with, ``added`` what the settings and the program itself add. What lies
-    below another is left out.
+    below another is left out, and what is in ``writable``, where commands make links, or led to
+    from there.
     """
-    where = tuple(where)
+    where, writable = tuple(where), tuple(writable)
     links = Links()
     listed = dict.fromkeys((*where, Path(os.path.realpath(home))))
-    named = (*_candidates(tuple(listed), env), *(os.path.expanduser(path) for path in added))  # noqa: PTH111 - never raises
-    there = {links.real(path) for path in dict.fromkeys(named) if _exists(path)}
+    more = (os.path.expanduser(path) for path in added)  # noqa: PTH111 - never raises
+    named = dict.fromkeys((*_candidates(tuple(listed), env, writable), *more))
+    there = {
+        real
+        for path in named
+        if _exists(path) and not _leads_through(path, real := links.real(path), writable)
+    }
     kept: list[str] = []
     for path in sorted(there):
         if _is_in(path, where) and not is_below(path, kept):
@@ -254,7 +266,29 @@ def seen(
     return tuple(map(Path, kept))
 
 
-def _candidates(where: tuple[Path, ...], env: Mapping[str, str]) -> Iterator[str]:
+def _leads_through(path: str, real: str, places: tuple[Path, ...]) -> bool:
+    """Whether ``path``, which is ``real``, is in one of ``places``, or a link on its way is."""
+    if path == real or not places:
+        return is_below(real, places)
+    at, left, steps = "", path.split("/")[::-1], 0
+    while left and steps < _MOST_STEPS:
+        steps, name = steps + 1, left.pop()
+        if name in {"", ".", ".."}:
+            at = at.rpartition("/")[0] if name == ".." else at
+            continue
+        at = f"{at}/{name}"
+        if is_below(at, places):
+            return True
+        if os.path.islink(at):  # noqa: PTH114 - a text
+            target = os.readlink(at)  # noqa: PTH115 - likewise
+            left += target.split("/")[::-1]
+            at = "" if target.startswith("/") else at.rpartition("/")[0]
+    return bool(left)
+
+
+def _candidates(
+    where: tuple[Path, ...], env: Mapping[str, str], writable: tuple[Path, ...]
+) -> Iterator[str]:
     for home in where:
         yield from existing(home, (*_TOOLCHAINS, *_CACHES))
         yield from existing(home, (f".dotnet/{part}" for part in _OF_DOTNET))
@@ -269,7 +303,7 @@ def _candidates(where: tuple[Path, ...], env: Mapping[str, str]) -> Iterator[str
         for path in _paths(env, (variable,)):
             yield from (f"{path}/{part}" for part in parts)
     for entry in dict.fromkeys(_paths(env, ("PATH",))):
-        yield from _programs(entry, where)
+        yield from _programs(entry, where, writable)
 
 
 def existing(home: Path, names: Iterable[str]) -> Iterator[str]:
@@ -289,27 +323,33 @@ def _paths(env: Mapping[str, str], variables: Iterable[str]) -> Iterator[str]:
                 yield value
 
 
-def _programs(directory: str, where: tuple[Path, ...]) -> Iterator[str]:
+def _programs(directory: str, where: tuple[Path, ...], writable: tuple[Path, ...]) -> Iterator[str]:
     """A directory of PATH, what belongs to its programs, and what its links lead to."""
     real = os.path.realpath(directory)
     if real in _SYSTEM_PROGRAMS:
+        return
+    if _leads_through(directory, real, writable):
+        for base in _pythons(real.rpartition("/")[0]):  # whoever says so, there must be one
+            if glob.glob(f"{glob.escape(base)}/lib/python3*/os.py"):  # noqa: PTH207 - texts
+                yield from (f"{base}/bin", f"{base}/lib")
         return
     yield real
     yield from _beside(real, where)
     with contextlib.suppress(OSError):
         changed = os.stat(real).st_mtime_ns  # noqa: PTH116 - a text
-        targets = {target for target in _linked(real, changed) if _is_in(target, where)}
+        targets = {target for target in _linked(real, changed, writable) if _is_in(target, where)}
         yield from targets
         for programs in {target.rpartition("/")[0] for target in targets}:
             yield from _beside(programs, where)
 
 
 @functools.lru_cache(maxsize=64)
-def _linked(directory: str, _changed: int) -> frozenset[str]:
-    """Where the links in it lead; remembered until it changes."""
+def _linked(directory: str, _changed: int, writable: tuple[Path, ...]) -> frozenset[str]:
+    """Where the links in it lead, but through ``writable``; remembered until it changes."""
     with os.scandir(directory) as entries:
         links = (entry.path for entry in entries if entry.is_symlink())
-        return frozenset(os.path.realpath(path) for path in itertools.islice(links, _MOST_PROGRAMS))
+        found = ((path, os.path.realpath(path)) for path in itertools.islice(links, _MOST_PROGRAMS))
+        return frozenset(real for path, real in found if not _leads_through(path, real, writable))
 
 
 def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:
@@ -319,11 +359,16 @@ def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:
     if name not in _PROGRAM_DIRECTORIES or its_home or not _is_in(place, where):
         return
     yield from (f"{place}/{name}" for name in _BESIDE_PROGRAMS)
+    for base in _pythons(place):
+        yield from (f"{base}/{name}" for name in ("bin", *_BESIDE_PROGRAMS))
+
+
+def _pythons(place: str) -> Iterator[str]:
+    """Where the Python is that the virtual environment ``place`` was made with."""
     for line in read_small(f"{place}/pyvenv.cfg").splitlines():
         key, _, value = line.partition(b"=")
-        if key.strip() == b"home":  # the Python that a virtual environment was made with
-            base = os.path.realpath(os.fsdecode(value.strip()) + "/..")
-            yield from (f"{base}/{name}" for name in ("bin", *_BESIDE_PROGRAMS))
+        if key.strip() == b"home" and b"\0" not in value:
+            yield os.path.realpath(os.fsdecode(value.strip()) + "/..")
 
 
 def _configuration(path: str, home: Path) -> Iterator[str]:

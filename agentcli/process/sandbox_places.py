@@ -299,7 +299,8 @@ def find_places(
     of_project = len(found.read_only)
     found.homes = homes(home, found.writable)
     found.elsewhere = elsewhere(found.writable)
-    found.all_seen = seen(home, (*found.homes, *found.elsewhere), os.environ, own.seen)
+    where = (*found.homes, *found.elsewhere)
+    found.all_seen = seen(home, where, os.environ, own.seen, found.writable)
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
     for path in (*own.hidden, *credentials_in(found.seen)):
         found.hide(path)

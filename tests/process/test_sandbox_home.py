@@ -317,3 +317,35 @@ def test_what_the_user_saves_by_a_rename_is_read_only_no_more_and_compared(home:
     text = asyncio.run(run())
     assert [(home / name).read_text() for name in names] == ["mine\n"] * 2, text
     assert [(home / f"{name}.set-aside").read_text() for name in names] == ["mine\nevil\n"] * 2
+
+
+@both
+@pytest.mark.spec("SEC-18")
+@pytest.mark.parametrize("way", ["link", "chain", "environment", "variable"])
+def test_what_lies_in_the_workspace_leads_to_nothing_in_the_home_directory(
+    home: Path, kind: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, venv = home / "work", home / "work" / ".venv"
+    (venv / "bin").mkdir(parents=True)
+    fill(home, (".ssh/id_rsa", "other/lib/a.py"), CANARY)
+    fill(home, ("python/bin/python3", "python/lib/python3.12/os.py"), "of python")
+    (venv / "pyvenv.cfg").write_text(f"home = {home}/python/bin\n")
+    (home / "bin").mkdir()
+    (home / "bin" / "tool").symlink_to(venv / "bin" / "tool")
+    programs = home / "bin" if way == "chain" else venv / "bin"
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    if way == "variable":
+        monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    change = {
+        "environment": f"mkdir -p .venv/bin; echo home = {home}/other/bin > .venv/pyvenv.cfg",
+        "variable": f"ln -s {home}/other .venv",
+    }.get(way, f"mkdir -p .venv/bin; ln -s {home}/.ssh/id_rsa .venv/bin/tool")
+    before, _, after = told(
+        work,
+        "cat ~/python/bin/python3 ~/python/lib/python3.12/os.py",
+        f"mv .venv old; {change}",
+        "cat ~/.ssh/id_rsa ~/other/lib/a.py",
+        kind=kind,
+    )
+    assert before.count("of python") == (0 if way == "chain" else 2)
+    assert CANARY not in after
