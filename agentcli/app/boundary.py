@@ -107,13 +107,22 @@ async def make_sandbox(
 ) -> SessionSandbox:
     """The same; raises ``ConfigError`` if it was named and fails."""
     sandbox = session_sandbox(settings, workspace, readable)
-    if settings.sandbox in _NAMED:
-        state = await sandbox.begin()
-        if not state.is_on:
-            await sandbox.aclose()
-            advice = f"{state.advice or 'see: agent doctor'}; or use --sandbox auto, or off"
-            raise ConfigError(f"--sandbox {settings.sandbox}: {state.problem}", advice)
+    try:
+        await insist(settings, sandbox)
+    except ConfigError:
+        await sandbox.aclose()
+        raise
     return sandbox
+
+
+async def insist(settings: Settings, sandbox: SessionSandbox) -> None:
+    """Raises ``ConfigError`` if the sandbox was named and does not work."""
+    if settings.sandbox not in _NAMED:
+        return
+    state = await sandbox.begin()
+    if not state.is_on:
+        advice = f"{state.advice or 'see: agent doctor'}; or use --sandbox auto, or off"
+        raise ConfigError(f"--sandbox {settings.sandbox}: {state.problem}", advice)
 
 
 def _readable_places(settings: Settings) -> Iterator[Path]:

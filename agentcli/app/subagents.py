@@ -292,6 +292,10 @@ class Runner:
             try:
                 tree = await self._own_tree(self._definition(task.agent), stopped)
                 try:
+                    if tree is not None:
+                        from agentcli.app.boundary import insist
+
+                        await insist(self.parent.settings, tree.sandbox)
                     session, conversation = await self._session(task, call_id, meter, tree)
                     work = _Work(session, conversation, meter, call_id, progress, self.emit)
                     try:

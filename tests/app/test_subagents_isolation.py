@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from tests.support.cli import agent_env, run_agent, spawn_agent
 from tests.support.model_server import ModelServer, Recorded
 from tests.support.replies import Reply, call, calls, say
 from tests.support.repositories import git, make_repository, traces
+from tests.support.sandboxes import needs
 
 WORK = {
     "one": "echo uno > a.txt && git add -A && git commit -qm one",
@@ -28,6 +31,11 @@ WORK = {
     "three": "cat a.txt",
     "four": "git checkout -q --detach && git commit -q --allow-empty -m four",
 }
+
+FAILS_IN_WORKTREES = """#!/bin/sh
+case "$*" in */worktrees/*) echo "no more namespaces" >&2; exit 1 ;; esac
+exec {real} "$@"
+"""
 
 
 @pytest.fixture
@@ -74,6 +82,32 @@ def test_several_at_once_do_not_collide_and_say_where_their_work_is(root: Path, 
     git(root, "merge", "-q", branch)
     assert "removed" in run_agent("worktrees", "prune", cwd=root).stdout
     assert len(traces(root, home / "agentcli")["trees"]) == 2
+
+
+@pytest.mark.spec("SEC-3", "SEC-7")
+@pytest.mark.parametrize("mode", ["yolo", "auto"])
+def test_where_the_named_sandbox_does_not_work_in_its_worktree_it_does_not_start(
+    root: Path, tmp_path: Path, mode: str
+) -> None:
+    needs("bwrap")
+    write(tmp_path, "bin/bwrap", FAILS_IN_WORKTREES.format(real=shutil.which("bwrap")))
+    (tmp_path / "bin" / "bwrap").chmod(0o755)
+    outside = tmp_path / "outside"
+    reach_out = call("bash", {"command": f"touch {outside}"})
+    script = [Reply(blocks=(task(agent="writer"),))]
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+
+    def reply(recorded: Recorded) -> Reply | str:
+        asked = json.dumps(recorded.body["messages"])
+        return reach_out if is_child(recorded) and "tool_result" not in asked else "done"
+
+    args = ("run", "--permission-mode", mode, "--sandbox", "bwrap", "go")
+    with ModelServer(script, default=reply) as server:
+        run_agent(*args, env=agent_env(server, PATH=path), cwd=root)
+        assert not outside.exists()
+        assert not any(map(is_child, server.requests))
+        told = json.dumps(server.requests[-1].body["messages"])
+    assert "The agent could not start: --sandbox bwrap" in told
 
 
 @pytest.mark.spec("EXT-3")
