@@ -550,8 +550,10 @@ class TurnView:
         self._do("Working")
 
     def _end(self, event: Done | Cancelled | Failed) -> None:
-        self._stop()
         screen, theme = self._screen, self._theme
+        if not isinstance(event, Done):
+            screen.cut()
+        self._stop()
         screen.end_text()
         for block in self._calls.rest():
             screen.print_block(block)

@@ -14,9 +14,11 @@ one is. So for a moment after a resize each frame asks for an answer, and the ne
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TextIO
 
@@ -31,7 +33,7 @@ from agentcli.ui.rows import (
     text_of,
     wrap_line,
 )
-from agentcli.ui.screen import FLUSHES_PER_S, Screen, Size, TerminalWriter
+from agentcli.ui.screen import FLUSHES_PER_S, PIECE_CHARS, Screen, Size, TerminalWriter
 from agentcli.ui.theme import Theme
 
 MAX_TAIL = 6
@@ -123,7 +125,10 @@ class LiveScreen(Screen):
         if self._compose is None:
             return
         self._end_settling()
-        self._take_pending()
+        self._take_pending(math.inf)
+        while self._waiting and not self._is_held:
+            self._show_waiting()
+            self._take_pending(math.inf)
         self._compose = None
         self._cancel_timer()
         rest = self._tail.rows
@@ -345,8 +350,10 @@ class LiveScreen(Screen):
     def _flush(self) -> None:
         if self._compose is None:
             super()._flush()
-        else:
-            self.paint()
+            return
+        self.paint()
+        if self._waiting and not self._is_held and not self._behind:
+            self._show_waiting()
 
     def paint(self) -> None:
         """Draw a frame now, or when a terminal that is behind has caught up."""
@@ -385,6 +392,8 @@ class LiveScreen(Screen):
         if out and self._unsteady_until:
             out += self._asking_whether_taken()
         self._write(out)
+        if self._behind or self._waiting:
+            self.request()
 
     def _asking_whether_taken(self) -> str:
         """What asks for the answer to a frame, soon after a resize; none follows before it."""
@@ -510,8 +519,19 @@ class LiveScreen(Screen):
         return self.columns if self._compose is None else self._tail.columns
 
     def _feed(self, text: str, *, thinking: bool) -> None:
-        if not self._waits(lambda: self._feed(text, thinking=thinking)):
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(last, _LateText) and last.thinking is thinking:
+            last.texts.append(text)
+            return
+        goes_on = self._text is not None and self._text.thinking is thinking
+        late = _LateText(self._feed, thinking, [text])
+        if (goes_on and not self._waiting and not self._is_held) or not self._waits(late):
             super()._feed(text, thinking=thinking)
+
+    def _drop_text(self) -> int:
+        late = [show for show in self._waiting if isinstance(show, _LateText)]
+        self._waiting = [show for show in self._waiting if show not in late]
+        return super()._drop_text() + sum(len(text) for each in late for text in each.texts)
 
     def print_block(self, lines: Sequence[str], *, gap: bool = True) -> None:
         """Print whole lines above the region."""
@@ -528,10 +548,18 @@ class LiveScreen(Screen):
         if not self._waits(self.gap):
             super().gap()
 
+    @property
+    def _is_held(self) -> bool:
+        return self._is_away or self._settling is not None
+
     def _waits(self, show: Callable[[], None]) -> bool:
-        waits = self._is_away or self._settling is not None
+        """Whether ``show`` comes later: behind text that is not shown yet, too."""
+        is_late = self._compose is not None and (self._behind > PIECE_CHARS or self._waiting)
+        waits = self._is_held or bool(is_late)
         if waits:
             self._waiting.append(show)
+            if not self._is_held:
+                self.request()
         return waits
 
     def _show_waiting(self) -> None:
@@ -566,6 +594,19 @@ class LiveScreen(Screen):
         """Something else wrote while there was no region."""
         if self._compose is None:
             super().cursor_was_moved()
+
+
+@dataclass(slots=True, eq=False)
+class _LateText:
+    """Text that comes behind what is not shown yet."""
+
+    feed: Callable[..., None]
+    thinking: bool
+    texts: list[str]
+
+    def __call__(self) -> None:
+        """Feed it."""
+        self.feed("".join(self.texts), thinking=self.thinking)
 
 
 def _to(place: Place) -> str:

@@ -14,8 +14,10 @@ import asyncio
 import copy
 import io
 import logging
+import math
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TextIO
@@ -307,6 +309,9 @@ class TextStream:
 
 
 FLUSHES_PER_S = 30
+FRAME_S = 0.02  # of each flush is for streamed text: what comes faster waits
+_END_S = 0.5
+PIECE_CHARS = 8_192  # the worst Markdown of that size takes less than 0.1 s
 
 
 class Size(NamedTuple):
@@ -325,6 +330,12 @@ def size_of(stream: TextIO | TerminalWriter) -> Size:
     return Size(columns or 80, lines or 24)
 
 
+def _has_loop() -> bool:
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop() is not None
+    return False
+
+
 class Screen:
     """Writes to ``stream``. Belongs to one event loop; without a running loop it never waits."""
 
@@ -339,6 +350,7 @@ class Screen:
         self._stream = stream
         self._size = size or (lambda: size_of(stream))
         self._pending: list[str] = []
+        self._behind = 0  # characters of that
         self._timer: asyncio.Handle | None = None
         self._last_flush = 0.0
         self._text: TextStream | None = None
@@ -376,6 +388,7 @@ class Screen:
             self.end_text()
             self._text = TextStream(self.theme, lambda: self._laid_out, thinking=thinking)
         self._pending.append(text)
+        self._behind += len(text)
         self.request()
 
     def request(self) -> None:
@@ -397,24 +410,48 @@ class Screen:
         self._timer = None
         self._flush()
         self._last_flush = asyncio.get_running_loop().time()
+        if self._behind:
+            self.request()
 
     def _flush(self) -> None:
         """Show what is waiting."""
         self._take_pending()
 
-    def _take_pending(self) -> None:
+    def _take_pending(self, within_s: float | None = None) -> None:
+        """Show the text that waits; keys are heard meanwhile, so no more than time allows."""
         if self._text is None or not self._pending:
             return
         text = "".join(self._pending)
         self._pending.clear()
-        self._show(self._text.feed(text))
+        time_left = FRAME_S if within_s is None else within_s
+        until, at = time.monotonic() + (time_left if _has_loop() else math.inf), 0
+        while at < len(text) and (not at or time.monotonic() < until):
+            self._show(self._text.feed(text[at : at + PIECE_CHARS]))
+            at += PIECE_CHARS
+        self._behind = max(0, len(text) - at)
+        self._pending += [text[at:]] if self._behind else []
+
+    def cut(self) -> None:
+        """The answer was broken off: what of it is far behind is not shown, and that is told."""
+        left = self._drop_text() if self._behind > PIECE_CHARS else 0
+        if left:
+            told = f"… {left:,} more characters came in and are not shown; Ctrl-O shows them"
+            self._asides.append([self.theme.paint(told, DIM)])
+
+    def _drop_text(self) -> int:
+        """Forget the text that waits; how many characters that is."""
+        left, self._behind = self._behind, 0
+        self._pending.clear()
+        return left
 
     def end_text(self) -> None:
         """The answer so far is complete, or was cut: show all of it and end its line."""
         if self._text is None:
             return
         self._cancel_timer()
-        self._take_pending()
+        self._take_pending(_END_S)
+        self.cut()
+        self._take_pending(_END_S)
         self._show(self._text.finish())
         self._text = None
         if not self._at_line_start:

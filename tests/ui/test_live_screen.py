@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentcli.ui.frame import SYNC_BEGIN, SYNC_END, Below, Frame
 from agentcli.ui.live_screen import MAX_TAIL, LiveScreen
 from agentcli.ui.rows import Place, Row, Rows, fit_row, plain, reflowed, text_of
-from agentcli.ui.screen import Screen, Size
+from agentcli.ui.screen import PIECE_CHARS, Screen, Size, TextStream
 from agentcli.ui.theme import RESET, Theme
 
 LIVE = Theme(color=True, attributes=True, live=True)
@@ -250,6 +250,69 @@ def test_many_chunks_make_few_frames_and_the_first_comes_at_once() -> None:
     terminal = asyncio.run(asyncio.wait_for(main(), 20))
     assert len(terminal.writes) < 50
     assert "".join(terminal.lines()).count("w") >= 20_000
+
+
+@pytest.mark.spec("SEC-13", "CAN-1", "UI-1")
+def test_text_that_comes_too_fast_is_shown_a_piece_a_frame_and_what_follows_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fed: list[int] = []
+    feed = TextStream.feed
+    monkeypatch.setattr(
+        TextStream, "feed", lambda s, text: (fed.append(len(text)), feed(s, text))[1]
+    )
+    monkeypatch.setattr("agentcli.ui.screen.FRAME_S", 0.0)  # it is over when one piece is shown
+
+    async def main() -> list[str]:
+        screen, terminal = make(40, 12)
+        screen.show(compose)
+        for number in range(4_000):
+            screen.feed_text(f"line {number}\n\n")
+        screen.feed_thinking("a thought\n")
+        screen.feed_thinking("and more\n")
+        screen.feed_text("after it")
+        screen.print_block(["a block"])
+        assert not fed  # nothing of that has taken time yet
+        while screen._behind or screen._waiting:
+            before = len(fed)
+            await asyncio.sleep(0)
+            assert sum(fed[before:]) <= 2 * PIECE_CHARS
+        await asyncio.sleep(0)
+        screen.hide()
+        return terminal.lines()
+
+    lines = asyncio.run(asyncio.wait_for(main(), 30))
+    shown = [line.strip("◆ ") for line in lines if line.strip()]
+    assert [line for line in shown if line.startswith("line ")] == [
+        f"line {n}" for n in range(4_000)
+    ]
+    order = [shown.index(next(x for x in shown if mark in x)) for mark in
+             ("line 3999", "a thought", "and more", "after it", "a block")]  # fmt: skip
+    assert order == sorted(order)
+    assert max(fed) <= PIECE_CHARS
+
+
+@pytest.mark.spec("SEC-13", "CAN-1")
+def test_of_an_answer_that_is_broken_off_what_is_far_behind_is_left_out_and_told() -> None:
+    async def main() -> list[str]:
+        screen, terminal = make(80, 12)
+        screen.show(compose)
+        screen.feed_text("begun\n\n")
+        await asyncio.sleep(0.05)
+        screen.feed_text("*a **b " * 100_000)
+        screen.print_block(["a block of it"])
+        screen.feed_thinking("x" * 50_000)
+        screen.cut()
+        screen.end_text()
+        screen.print_block(["Interrupted"])
+        while screen._behind or screen._waiting:
+            await asyncio.sleep(0.01)
+        screen.hide()
+        return terminal.lines()
+
+    text = "\n".join(asyncio.run(asyncio.wait_for(main(), 30)))
+    assert "begun" in text and "Interrupted" in text and "a block of it" in text
+    assert "750,000 more characters came in and are not shown; Ctrl-O shows them" in text
 
 
 @pytest.mark.spec("UI-1")
