@@ -3,7 +3,7 @@
 Laws: a name becomes a provider here and nowhere else; the user's own figures of a model win
 over what a server says, and that wins over a guess; nothing here makes a start wait longer than
 a moment, and only servers of the user's own are asked anything. A key that is in the keyring is
-fetched for the first request, off the loop.
+fetched for the first request, or for the first text that is stored and may hold it, off the loop.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from agentcli.domain.errors import (
     ConfigError,
     ErrorKind,
     ProviderError,
+    TurnCancelled,
     UsageError,
 )
 from agentcli.domain.ports import (
@@ -34,7 +35,7 @@ from agentcli.domain.ports import (
     StoredKey,
     ToolProtocol,
 )
-from agentcli.domain.secrecy import is_private_server
+from agentcli.domain.secrecy import is_private_server, may_hold_secret
 from agentcli.domain.stream import StreamEnd, StreamEvent, Tape
 from agentcli.domain.values import frozen
 from agentcli.providers import _registry
@@ -310,6 +311,20 @@ class SessionModels:
         return not is_set and asks_about(config, model.name)
 
 
+async def know_key(provider: Provider, text: str, token: CancelToken) -> None:
+    """Fetch the key of ``provider`` before ``text`` is stored, where that may hold it (SEC-9).
+
+    Only once: a key that cannot be had then stays unknown until the first request.
+    """
+    if not isinstance(provider, _Prepared) or not provider.is_key_unknown:
+        return
+    if may_hold_secret(text):
+        from agentcli.engine.race import Reaper, race
+
+        with suppress(ProviderError, TurnCancelled):
+            await race(provider.know_key(), token, Reaper())
+
+
 class _NotClosed:
     """A provider that belongs to somebody else."""
 
@@ -367,6 +382,8 @@ class _Prepared:
         self._used = config.api_key
         self._learned = learned
         self._warned = ""
+        self._asking = asyncio.Lock()
+        self._was_asked = False
         self.is_settled = learned is None
 
     @property
@@ -468,6 +485,20 @@ class _Prepared:
                 renewed, self._key = True, stored
             else:
                 return
+
+    @property
+    def is_key_unknown(self) -> bool:
+        """Whether it has a key that is yet to be fetched, and ``know_key`` was not in vain."""
+        return self._key is not None and not self._key.at_hand and not self._was_asked
+
+    async def know_key(self) -> None:
+        """Fetch the key, if that was not tried before. Raises ``ProviderError``."""
+        async with self._asking:
+            if self._key is not None and self.is_key_unknown:
+                try:
+                    await self._fetch(self._key)
+                finally:
+                    self._was_asked = True
 
     async def _fetch(self, stored: StoredKey) -> None:
         """From now on it is the provider with its key."""

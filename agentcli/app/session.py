@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.app.extensions.found import SessionExtensions
 from agentcli.app.listeners import Listeners
+from agentcli.app.models import know_key
 from agentcli.app.queue import DurableQueue
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, ConfigError, UsageError
@@ -333,6 +334,8 @@ class Session:
                 from agentcli.app import shell_line
 
                 prompt = await shell_line.with_lines(message, self._parts.state)
+            if prompt is not None:
+                await know_key(self._conversation.provider, prompt.text, cancel)
             summary = await turn.run(prompt, queued)
         if turn.begun and message is not None and self._has_shell_lines:
             from agentcli.app import shell_line
@@ -386,6 +389,7 @@ class Session:
 
         output = await shell_line.run_line(self._conversation, command, token, on_output)
         if remember:
+            await self._know_key(f"{command} {output.text}")
             await shell_line.remember(self._parts.state, command, output)
             self._has_shell_lines = True
         return output
@@ -447,6 +451,10 @@ class Session:
             yield self._token
         finally:
             self._token = None
+
+    async def _know_key(self, text: str) -> None:
+        """Before ``text`` is stored (SEC-9)."""
+        await know_key(self._conversation.provider, text, self._token or CancelToken())
 
     def set_effort(self, effort: Effort | None) -> None:
         """How much the model is asked to reason from the next request on."""
@@ -510,6 +518,7 @@ class Session:
 
     async def enqueue(self, text: str, kind: QueueKind = QueueKind.STEERING) -> QueuedInput:
         """Let ``text`` wait: durable when this returns (CTRL-1). Raises ``UsageError``."""
+        await self._know_key(text)
         item = await self._queue.add(kind, text)
         self._emit(QueueChanged(len(self.queued())))
         return item
@@ -537,6 +546,7 @@ class Session:
         cleaned = " ".join(title.split())
         if not cleaned:
             raise UsageError("a session needs a name", "write it after /rename")
+        await self._know_key(cleaned)
         await self._store.set_title(cleaned)
         self._totals.title = cleaned
         await self._update_catalogue()

@@ -57,6 +57,7 @@ _NAMED = LazyPattern(
     r"access)_?key|sig(?:nature)?) ?= ?([^&;,\s'\"]+)"
 )
 _SERVER = LazyPattern(r"://(?:[^/\s@]*@)?([^/\s?;]+)")
+_WORDS_OF_KEYS = (rf"\S{{{_SHORTEST},}}", rf"[\w.~+\-]{{{_SHORTEST},}}")
 _SEPARATORS = r"[-_. /]+"
 _WORD = r"(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,14})?[0-9]{0,4}"
 _DUMMY = r"(?i)dummy|placeholder|example|changeme|unused|not-?needed|no-?key"
@@ -74,6 +75,12 @@ def is_secret(value: str, *, is_local: bool = False) -> bool:
         return False
     body = text[prefix.end() :] if prefix else text
     return len(body) >= _SHORTEST and not _is_dummy(body) and _bits(body) >= _LEAST_BITS
+
+
+def may_hold_secret(text: str) -> bool:
+    """Whether a word of ``text``, or a part of one, has the form of a secret."""
+    words = (found[0] for form in _WORDS_OF_KEYS for found in re.finditer(form, text))
+    return any(map(is_secret, words))
 
 
 def _is_dummy(text: str) -> bool:

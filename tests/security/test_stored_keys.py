@@ -1,7 +1,8 @@
-"""A key that was stored with ``agent auth login`` is in no command's environment by another name."""
+"""A key that was stored with ``agent auth login``: in no command's environment, in no session file."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,26 @@ def test_no_command_has_a_stored_key_under_another_name(tmp_path: Path, place: s
         assert KEY not in next(iter(facts_of(server.requests[-1]).results.values()))
     assert "PLAIN=a" in told.read_text()
     assert KEY not in told.read_text()
+
+
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize("more", [(), ("--input-format", "stream-json")])
+def test_a_first_prompt_with_the_key_of_the_keyring_is_stored_without_it(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    key = "c4f19ab27d3e58606b1f9e0d72a8c35e"  # by its form it might be a commit
+    prompt = f"is {key} right? and cd68a1b3f0e24795aa10c3b9d7e6f582?"
+    with ModelServer([say("yes")]) as server:
+        env = agent_env(server, ANTHROPIC_API_KEY=None, OPENAI_API_KEY=None)
+        env |= fake_keyring(tmp_path)
+        assert run_agent("auth", "login", "anthropic", "--stdin", input=key, env=env).code == 0
+        line = {"type": "user", "message": {"role": "user", "content": prompt}}
+        words = ("run", *more, *(("-o", "stream-json") if more else (prompt,)))
+        done = run_agent(*words, input=json.dumps(line) + "\n" if more else None, env=env)
+        assert done.code == 0, done.stderr
+        assert server.requests[0].headers["x-api-key"] == key
+        assert key in json.dumps(server.requests[0].body)
+    ours = [each for each in Path(env["HOME"]).rglob("*") if each.is_file()]
+    kept = b"".join(each.read_bytes() for each in ours if each.name != "kept-keys.json")
+    assert b"cd68a1b3f0e24795aa10c3b9d7e6f582" in kept  # nothing else is taken out
+    assert key.encode() not in kept
