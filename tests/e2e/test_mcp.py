@@ -273,6 +273,28 @@ def with_mark(mark: str) -> list[str]:
     return [pid for pid in found if pid != str(os.getpid())]
 
 
+@pytest.mark.spec("SEC-1", "MCP-3")
+@pytest.mark.parametrize("scope", ["user", "local", "option"])
+def test_no_module_of_a_directory_that_nobody_trusts_is_taken_for_a_server(
+    tmp_path: Path, scope: str
+) -> None:
+    work, mark = tmp_path / "work", tmp_path / "ran"
+    work.mkdir()
+    (work / "some_server.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
+    line = [sys.executable, "-m", "some_server"]
+    entry: dict[str, Any] = {"command": line[0], "args": line[1:]}
+    if scope != "option":
+        added = run_agent("mcp", "add", "--scope", scope, "ex", "--", *line, cwd=work)
+        assert added.code == 0, added.stderr
+    given = {"ex": entry} if scope == "option" else {}
+    with ModelServer([call("tool_search", {"query": "x"}), say("done")]) as server:
+        assert result_of(run(server, work, given))["result"] == "done"
+        assert not mark.exists()
+        server.restart(call("tool_search", {"query": "x"}), say("done"))
+        run(server, work, {"ex": {**entry, "cwd": str(work)}})
+    assert mark.exists(), "a server may be told to start there"
+
+
 @pytest.mark.slow
 @pytest.mark.spec("MCP-1")
 def test_a_prompt_of_a_server_is_a_command(tmp_path: Path) -> None:

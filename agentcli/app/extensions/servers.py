@@ -4,15 +4,19 @@ Law (MCP-3): of a repository only what the user trusts, as it was then: its serv
 what the trust question shows, word for word, and of the fingerprint that a yes is given for. Of
 one name the first holds: the command line, this project in the user's home, the user's settings,
 ``.mcp.json``, plugins; so a rule for a server of the user's frees none of a repository's. Servers
-of projects and what is switched off stand in ``mcp.json`` of the configuration directory.
+of projects and what is switched off stand in ``mcp.json`` of the configuration directory. What a
+directory holds that nobody trusts decides not what runs: no server starts there unless it says
+``cwd``; what it names by a path is still what the user has named (SEC-1).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +44,10 @@ GivenServers = tuple[str, Mapping[str, Any]]
 """Where servers of the start come from, and the parsed file."""
 EDITOR = "the editor"
 _MAX_KEPT_BYTES = 8_000_000
+# words that are a path whatever program gets them, and programs whose first word is a file
+_PATH = re.compile(r"(--?[\w-]+=)?(\.\.?(?:/.*)?)", re.DOTALL)
+_READS_FILE = re.compile(r"(?:python|pypy)[\d.]*|node|nodejs|ruby|perl|php|lua|(?:ba|da|z|k)?sh")
+_FLAGS = re.compile(r"-[BEIOPSbqsu]+")  # of Python, with no word of their own
 
 
 @frozen
@@ -64,7 +72,8 @@ def find_servers(
     for place, document in places:
         servers, lines = servers_in({"mcpServers": document}, place)
         notices += lines
-        for server in servers:
+        for each in servers:
+            server = each if place.cwd or each.cwd else _at_home(each, settings, place)
             near = found.setdefault(called(server.name), server)
             if server.mark != near.mark:
                 notices.append(
@@ -81,7 +90,7 @@ def _of_start(
 ) -> Iterator[tuple[ServerPlace, Mapping[str, Any]]]:
     for source, table in given:
         scope = ServerScope.CLIENT if source == EDITOR else ServerScope.OPTION
-        yield _place(settings, scope, source, str(cwd)), table
+        yield _where_trusted(_place(settings, scope, source, str(cwd)), settings, cwd), table
 
 
 def _configured(
@@ -89,11 +98,11 @@ def _configured(
 ) -> Iterator[tuple[ServerPlace, Mapping[str, Any]]]:
     local = _table(_of_project(book, root).get("mcpServers"))
     source = f"{settings.paths.servers_file} ({root})"
-    yield _place(settings, ServerScope.LOCAL, source, str(root)), local
-    # not the workspace: what a directory holds that nobody trusts must not decide what runs (SEC-2)
-    home = settings.env.get("HOME", "") or str(settings.paths.config_dir)
+    if local:
+        place = _place(settings, ServerScope.LOCAL, source, str(root))
+        yield _where_trusted(place, settings, root), local
     file = str(settings.paths.config_file)
-    yield _place(settings, ServerScope.USER, file, home), settings.mcp_servers
+    yield _place(settings, ServerScope.USER, file, _home(settings)), settings.mcp_servers
     yield from _of_repository(settings, root, notices)
     if installed_plugins(settings.paths):
         yield from _of_plugins(settings, root)
@@ -142,6 +151,37 @@ def _place(settings: Settings, scope: ServerScope, source: str, cwd: str) -> Ser
     return ServerPlace(scope, source, settings.env, cwd, _variables(Path(cwd)), withheld=withheld)
 
 
+def _home(settings: Settings) -> str:
+    return settings.env.get("HOME", "") or str(settings.paths.config_dir)
+
+
+def _where_trusted(place: ServerPlace, settings: Settings, cwd: Path) -> ServerPlace:
+    """``place``, without its directory where nobody has trusted that."""
+    is_home = os.path.realpath(project_root(cwd)) == os.path.realpath(_home(settings))
+    is_trusted = settings.project is not None and not is_changed(settings, cwd)
+    return place if is_home or is_trusted else replace(place, cwd="")
+
+
+def _at_home(server: McpServer, settings: Settings, place: ServerPlace) -> McpServer:
+    """The server as it starts in the user's home, with paths of the directory that it is for."""
+    if server.is_remote:
+        return server
+    base = place.variables["AGENTCLI_PROJECT_DIR"]
+    command, args = server.command, [_path_in(base, word) for word in server.args]
+    name = command.rpartition("/")[2]
+    first = next((at for at, word in enumerate(args) if not _FLAGS.fullmatch(word)), None)
+    if first is not None and _READS_FILE.fullmatch(name) and args[first][:1] not in {"-", "~"}:
+        args[first] = os.path.join(base, args[first])  # noqa: PTH118 - a text, as it is written
+    if "/" in command and not command.startswith("~"):
+        command = os.path.join(base, command)  # noqa: PTH118
+    return replace(server, command=command, args=tuple(args), cwd=_home(settings))
+
+
+def _path_in(base: str, word: str) -> str:
+    found = _PATH.fullmatch(word)
+    return f"{found[1] or ''}{os.path.normpath(f'{base}/{found[2]}')}" if found else word
+
+
 def _variables(root: Path) -> dict[str, str]:
     named = ("CLAUDE_PROJECT_DIR", "AGENTCLI_PROJECT_DIR", "workspaceFolder")
     return dict.fromkeys(named, str(root))
@@ -159,8 +199,6 @@ def _provider_keys(settings: Settings) -> frozenset[str]:
 
 
 def _off(server: McpServer) -> McpServer:
-    from dataclasses import replace
-
     return replace(server, enabled=False)
 
 

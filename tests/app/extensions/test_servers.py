@@ -196,12 +196,57 @@ def test_the_servers_that_an_editor_passes(paths: Paths, repo: Path) -> None:
     ]
     given = find_servers(settings_in(paths, repo), repo, [given_by_editor(listed)])
     files, api = given.servers
-    assert (files.name, files.env, files.cwd) == ("files-here", (("A", "b"),), str(repo))
+    assert (files.name, files.env, files.cwd) == (
+        "files-here",
+        (("A", "b"),),
+        str(paths.config_dir),
+    )
     assert (api.url, api.headers) == ("https://h", (("X", "y"),))
     assert {each.scope for each in given.servers} == {ServerScope.CLIENT}
     alike = [{"name": name, "command": "/bin/files"} for name in ("a b", "a-b", "a b")]
     _, more = given_by_editor(alike)
     assert list(more) == ["a-b", "a-b-2", "a-b-3"], "none takes the place of another"
+
+
+@pytest.mark.spec("SEC-1", "MCP-3")
+@pytest.mark.parametrize("scope", ["option", "editor", "local"])
+def test_a_server_starts_in_a_directory_that_is_trusted_or_that_it_names(
+    paths: Paths, repo: Path, scope: str
+) -> None:
+    lines = {
+        "module": ("python3", "-m", "tool"),
+        "script": ("python3", "-u", "tools/server.py", "x.py"),
+        "path": ("./serve", "..", "--root=.", "./a/../b", "data", "@a/b", "-"),
+        "given": ("sh", "x.sh"),
+    }
+    entries: dict[str, Any] = {
+        name: {"command": line[0], "args": list(line[1:])} for name, line in lines.items()
+    }
+    entries["given"]["cwd"] = "${AGENTCLI_PROJECT_DIR}/sub"
+
+    def started() -> dict[str, tuple[str, ...]]:
+        given = ("--mcp-config", entries)
+        if scope == "editor":
+            given = given_by_editor([{"name": name, **entries[name]} for name in entries])
+        elif scope == "local":
+            change_project(paths, repo, "mcpServers", entries)
+        here = find_servers(settings_in(paths, repo), repo, [] if scope == "local" else [given])
+        return {each.name: (each.cwd, each.command, *each.args) for each in here.servers}
+
+    home, rest = str(paths.config_dir), (f"{repo}/b", "data", "@a/b", "-")
+    assert started() == {
+        "module": (home, "python3", "-m", "tool"),
+        "script": (home, "python3", "-u", f"{repo}/tools/server.py", "x.py"),
+        "path": (home, f"{repo}/./serve", f"{repo.parent}", f"--root={repo}", *rest),
+        "given": (f"{repo}/sub", "sh", "x.sh"),
+    }
+    (repo / ".agents").mkdir()
+    (repo / ".agents/config.toml").write_text("max_steps = 7\n")
+    assert started()["module"] == (home, "python3", "-m", "tool")
+    trust(paths, repo)
+    assert started() == {name: (str(repo), *line) for name, line in lines.items()} | {
+        "given": (f"{repo}/sub", "sh", "x.sh")
+    }
 
 
 @pytest.mark.spec("MCP-1", "EXT-5")
