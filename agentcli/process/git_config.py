@@ -8,15 +8,23 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from urllib.parse import unquote
 
 from agentcli.domain.worktrees import GITDIR, link_in
 from agentcli.process.sandbox_home import read_small
 
 _MOST_INCLUDED = 30
-_SECTION = re.compile(r"""\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\][ \t]*""")
-_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?", re.DOTALL)
+_BETWEEN = re.compile(r"(?:[ \t\r\n]|[#;][^\n]*)*")
+_SECTION = re.compile(r"""\[([A-Za-z0-9.-]+)(?:[ \t\r]+"(?:[^"\\\n]|\\[^\n])*")?[ \t\r]*\]""")
+_SETTING = re.compile(
+    r"([A-Za-z][A-Za-z0-9-]*)[ \t]*"
+    r"""(?:=((?:[^"\\\n#;]|\\[tbn\\"\n]|"(?:[^"\\\n]|\\[tbn\\"\n])*")*))?(?:[#;][^\n]*)?(?:\n|\Z)"""
+)
+_PARTS = re.compile(r"\\?.", re.DOTALL)
+_ESCAPED = {"\\t": "\t", "\\b": "\b", "\\n": "\n", "\\\\": "\\", '\\"': '"'}
 _HARMLESS_SECTIONS = frozenset({"user", "remote", "branch", "submodule", "extensions"})
 _HARMLESS_CORE = frozenset(
     {
@@ -24,6 +32,9 @@ _HARMLESS_CORE = frozenset(
         "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf",
     }
 )  # fmt: skip
+_REMOTES = frozenset(
+    {("remote", "url"), ("remote", "pushurl"), ("branch", "remote"), ("branch", "pushremote")}
+)
 _PROGRAM_KEYS = frozenset(
     {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
 )
@@ -47,6 +58,11 @@ _MANAGERS = (
     (b"devbox", ("devbox.json",)),
 )  # fmt: skip
 _NAMED_IN_HOOK = re.compile(rb"[\w.@+/-]{1,4096}")
+# what a shell or another interpreter is told to run, to the end of the line
+_STARTS = re.compile(
+    rb"(?:^|[\s;&|({`\"'/])(?:\.|source|(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+([^\n]+)"
+)
+_MOST_STARTS = 8  # directories that a script may go to
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|env)\Z")
 # git-merge(1): "merge strategies"; of another name git runs a program
 _STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
@@ -62,27 +78,36 @@ def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
 
     ``None`` where that cannot be told. Git's syntax: https://git-scm.com/docs/git-config#_syntax
     """
-    try:
-        text = config.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError:
+    text = os.fsdecode(config.removeprefix(b"\xef\xbb\xbf")).replace("\r\n", "\n")
+    if "\0" in text:
         return None
-    section, heading, found = "", "", []
-    for raw in text.split("\n"):
-        line = raw.strip(" \t\r")
-        at = 0
-        while match := _SECTION.match(line, at):
+    section, heading, found, at = "", "", [], 0
+    while (space := _BETWEEN.match(text, at)) and (at := space.end()) < len(text):
+        if match := _SECTION.match(text, at):
             section, heading = match[1].lower().partition(".")[0], match[0]
-            at = match.end()
-        line = line[at:].lstrip(" \t")
-        if not line or line[0] in "#;":
-            continue
-        setting = _SETTING.fullmatch(line)
-        if setting is None or line.endswith("\\"):
+        elif match := _SETTING.match(text, at):
+            key = match[1].lower()
+            value = _plain(match[2] or "")
+            if not _is_harmless_key(section, key) or ("/" in value and (section, key) in _REMOTES):
+                found.append((section, key, value, heading))
+        else:
             return None
-        key = setting[1].lower()
-        if not _is_harmless_key(section, key):
-            found.append((section, key, setting[2] or "", heading))
+        at = match.end()
     return tuple(found)
+
+
+def _plain(value: str) -> str:
+    """What git takes from ``value`` as it is written: no quotes, escapes and spaces at its end."""
+    found, spaces, is_quoted = list[str](), "", False
+    for part in _PARTS.findall(value):
+        if part == '"':
+            is_quoted = not is_quoted
+        elif part in " \t\r" and not is_quoted:
+            spaces += " " if found else ""
+        elif part != "\\\n":
+            found += [spaces, _ESCAPED.get(part, part)]
+            spaces = ""
+    return "".join(found)
 
 
 def _is_harmless_key(section: str, key: str) -> bool:
@@ -108,12 +133,25 @@ def linked(base: str, data: bytes, key: bytes = b"") -> str:
     return os.path.realpath(os.path.join(base, name)) if name else ""  # noqa: PTH118 - texts
 
 
+def places_of_remote(git: str, setting: Sequence[str]) -> list[str]:
+    """Where a remote that ``git``'s ``setting`` names may be here; empty if it names none.
+
+    Git runs the hooks of what it pushes to.
+    """
+    if (setting[0], setting[1]) not in _REMOTES:
+        return []
+    names = (setting[2], unquote(setting[2].removeprefix("file://")))
+    return [joined(base, name) for base in (git, os.path.dirname(git)) for name in names]  # noqa: PTH120 - a text
+
+
 def named_by(config: bytes, directory: str, tree: str) -> Iterator[tuple[str, bool]]:
     """The real paths that ``config`` names, and whether each is more configuration.
 
     ``directory`` is where relative includes start, ``tree`` where programs do.
     """
     for section, key, value, _ in programs_of(config) or ():
+        if (section, key) in _REMOTES:
+            continue
         if section.startswith("include") and key == "path":
             yield joined(directory, value), True
         elif key == "hookspath":
@@ -121,6 +159,7 @@ def named_by(config: bytes, directory: str, tree: str) -> Iterator[tuple[str, bo
         else:
             places = (joined(tree, word) for word in _words(value) if "/" in word)
             yield from ((place, False) for place in places if not os.path.isdir(place))  # noqa: PTH112 - a text
+            yield from ((place, False) for place in named_by_hook(os.fsencode(value), tree))
 
 
 def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
@@ -156,13 +195,22 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
     for manager, names in _MANAGERS:
         if manager in script:
             yield from (joined(tree, name) for name in names)
-    words = list(dict.fromkeys(_NAMED_IN_HOOK.findall(script[:_MAX_HOOK_BYTES])))[:_MOST_NAMED]
+    script = script[:_MAX_HOOK_BYTES]
+    words = list(dict.fromkeys(_NAMED_IN_HOOK.findall(script)))[:_MOST_NAMED]
     below = (word.partition(b"/")[2] for word in words)  # of "$PWD/run.sh"
-    for found in filter(None, dict.fromkeys((*words, *below))):
-        for base in filter(None, (tree, own)):
-            place = joined(base, os.fsdecode(found).lstrip("/"))
-            is_file = place.startswith(f"{tree}/") and os.path.isfile(place)  # noqa: PTH113 - a text
-            if is_file and (_SCRIPT.search(place) or os.access(place, os.X_OK)):
+    all_names = [os.fsdecode(name).lstrip("/") for name in dict.fromkeys((*words, *below))]
+    started = {word for line in _STARTS.findall(script) for word in _NAMED_IN_HOOK.findall(line)}
+    sourced = {os.fsdecode(word).rpartition("/")[2] for word in started if b"." not in word}
+    # "cd tools && ./run.sh", "$tools/run.sh"
+    below_tree = (f"{tree}/{name}" for name in all_names if name)
+    directories = islice(filter(os.path.isdir, below_tree), _MOST_STARTS)
+    for base in filter(None, dict.fromkeys((tree, own, *directories))):
+        for name in filter(None, all_names):
+            if not os.path.isfile(f"{base}/{name}"):  # noqa: PTH113 - a text
+                continue
+            place = joined(base, name)
+            is_script = _SCRIPT.search(place) or os.path.basename(place) in sourced  # noqa: PTH119 - a text
+            if place.startswith(f"{tree}/") and (is_script or os.access(place, os.X_OK)):
                 yield place
 
 
@@ -205,27 +253,50 @@ def run_by_git(path: Path) -> str:
             return ""
 
 
+def run_around(root: str) -> Iterator[tuple[str, bool]]:
+    """What the repositories that ``root`` lies in run or obey, as ``named_by`` says it."""
+    tree = os.path.dirname(root)  # noqa: PTH120 - a text
+    while True:
+        hooks = [f"{tree}/.envrc"]
+        if os.path.lexists(f"{tree}/.git"):
+            named, used = _used_in(tree)
+            yield from named
+            yield from ((os.path.realpath(hook), False) for hook in used)
+            hooks += used
+        yield from ((place, False) for place in run_by(hooks, tree))
+        if tree == (tree := os.path.dirname(tree)):  # noqa: PTH120 - a text
+            return
+
+
 def _run_in(real: str, tree: str) -> str:
-    git = _git_directory(tree)
-    common = linked(git, read_small(f"{git}/commondir")) or git
-    hooks = _hooks_in(f"{common}/hooks")
+    named, hooks = _used_in(tree)
+    for place, is_config in named:
+        holds_all = f"{tree}/".startswith(f"{place.rstrip('/')}/")
+        if real == place or (real.startswith(f"{place}/") and not holds_all):
+            return "git's configuration" if is_config else "run by git"
+        if holds_all and real.rpartition("/")[0] == place:
+            return "run by git"
     if any(os.path.realpath(hook) == real for hook in hooks):
         return "a hook of git's"
-    hooks += _hooks_in(f"{tree}/.husky")
+    return "run by a hook of git's" if real in run_by(hooks, tree) else ""
+
+
+def _used_in(tree: str) -> tuple[list[tuple[str, bool]], list[str]]:
+    """What git's configuration names in ``tree``, and its hooks."""
+    git = _git_directory(tree)
+    common = linked(git, read_small(f"{git}/commondir")) or git
+    hooks = _hooks_in(f"{common}/hooks") + _hooks_in(f"{tree}/.husky")
+    named = list[tuple[str, bool]]()
     waiting = [f"{common}/config", f"{git}/config.worktree", *users_configurations()]
     for config in waiting:  # includes are added on the way
         directory = os.path.dirname(config)  # noqa: PTH120 - a text
         for place, is_config in named_by(read_small(config), directory, tree):
-            holds_all = f"{tree}/".startswith(f"{place.rstrip('/')}/")
-            if real == place or (real.startswith(f"{place}/") and not holds_all):
-                return "git's configuration" if is_config else "run by git"
-            if holds_all and real.rpartition("/")[0] == place:
-                return "run by git"
+            named.append((place, is_config))
             if is_config and place and len(waiting) < _MOST_INCLUDED:
                 waiting.append(place)
             elif not is_config and place.startswith(f"{tree}/"):
                 hooks += _hooks_in(place) or [place]
-    return "run by a hook of git's" if real in run_by(hooks, tree) else ""
+    return named, hooks
 
 
 def _git_directory(tree: str) -> str:

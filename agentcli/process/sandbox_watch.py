@@ -32,7 +32,9 @@ from agentcli.process.git_config import (
     linked,
     merges_by_itself,
     named_by,
+    places_of_remote,
     programs_of,
+    run_around,
     run_by,
     steps_that_run,
     without_steps_that_run,
@@ -423,7 +425,7 @@ class TreeWatch:
         """The directory that ``commondir`` names; empty for none."""
         path = f"{git}/commondir"
         self._add_file(path, Kind.COMMON, found)
-        return _common_of(git, found.items[path].content) if path in found.items else ""
+        return linked(git, found.items[path].content.data) if path in found.items else ""
 
     def _add_file(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """One file, if it is there."""
@@ -490,6 +492,8 @@ class TreeWatch:
                 for place, is_config in named_by(config, directory, tree):
                     named[place] = Kind.CONFIG if is_config else Kind.SCRIPT
                     trees.setdefault(place, set()).add(tree)
+        for place, is_config in (each for root in self._roots for each in run_around(root)):
+            named[place] = Kind.CONFIG if is_config else Kind.SCRIPT
         by_git = frozenset(named)
         for path, item in found.items.items():
             if item.kind not in {Kind.HOOK, Kind.SCRIPT}:
@@ -550,7 +554,7 @@ class TreeWatch:
             case Kind.COMMON:
                 git = os.path.dirname(path)  # noqa: PTH120 - a text
                 main, name = os.path.split(os.path.dirname(git))  # noqa: PTH120 - texts
-                return name == "worktrees" and _common_of(git, now.content) == main
+                return name == "worktrees" and linked(git, now.content.data) == main
             case Kind.ATTRIBUTES:
                 return is_file and b"=" not in now.content.data
             case _:
@@ -600,6 +604,9 @@ class TreeWatch:
         for setting in programs:
             is_tree = setting[:2] == _WORKTREE and _PLAIN.fullmatch(setting[2])
             if is_tree and self.is_inside(joined(git, setting[2])):
+                continue
+            remote = places_of_remote(git, setting)
+            if remote and not any(map(self._is_untrusted, remote)):
                 continue
             if setting not in old:
                 return False
@@ -658,9 +665,6 @@ class TreeWatch:
             yield target, restored
 
 
-# --- reading what is hostile ------------------------------------------------------------------
-
-
 def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
@@ -686,14 +690,10 @@ def _trees(
     trees = {git: set(users) for git, users in found.trees.items()}
     for path, item in found.items.items():
         if item.kind is Kind.COMMON and (git := os.path.dirname(path)) in trees:  # noqa: PTH120 - a text
-            trees.setdefault(_common_of(git, item.content), set()).update(trees[git])
+            trees.setdefault(linked(git, item.content.data), set()).update(trees[git])
     for path, settings in configs.items():
         git = os.path.dirname(path)  # noqa: PTH120 - a text
         for section, key, value, _ in settings:
             if (section, key) == _WORKTREE:
                 trees.setdefault(git, set()).add(joined(git, value))
     return trees
-
-
-def _common_of(git: str, content: Held) -> str:
-    return linked(git, content.data)

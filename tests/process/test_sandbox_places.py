@@ -139,7 +139,7 @@ def test_what_others_run_is_read_only_where_it_is(tmp_path: Path, home: Path) ->
         ("\ufeff[core]\nfsmonitor=x\n", 1),
         ("[CORE]\n FSMonitor = x\r\n", 1),
         ('[remote "a]b"]\nurl = x\n', 0),
-        ('[remote "a"]\nurl = x \\\n[core]\nfsmonitor=x\n', None),
+        ('[remote "a"]\nurl = x \\\n[core]\nfsmonitor=x\n', 0),
         ("[core\n] fsmonitor = x", None),
         ('[submodule "x"]\nupdate = !x\n', 1),
         ("[include]\npath = x\n", 1),

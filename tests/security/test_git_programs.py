@@ -1,0 +1,130 @@
+"""What git runs is found however its configuration and hooks are written (SEC-17)."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentcli.process.git_config import programs_of, run_by_git
+from tests.support.cli import agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.replies import call, say
+from tests.support.repositories import git, make_repository
+from tests.support.sandboxes import BOTH, Sandboxed, needs, told
+
+pytestmark = [pytest.mark.sampled, pytest.mark.spec("SEC-17")]
+
+both = pytest.mark.parametrize("kind", BOTH)
+CONFIGURATIONS = {
+    "a comment": b"[core]\n\thooksPath = tools # ours\n",
+    "a comment after quotes": b'[core]\n\thooksPath = "tools" ; ours\n',
+    "quotes in between": b'[core]\n\thooksPath = to"ols"\n',
+    "a line that goes on": b"[alias]\n\tlg = log \\\n\t--oneline\n[core]\n\thooksPath = tools\n",
+    "a name that is no UTF-8": b"[user]\n\tname = J\xf6rg\n[core]\n\thooksPath = tools\n",
+    "a program of a shell's": b'[alias]\n\tx = "!f() { tools/pre-commit; }; f"\n',
+}
+HOOKS = {
+    "a directory first": "cd tools && ./check.sh\n",
+    "a directory in a variable": 'D="$(git rev-parse --show-toplevel)/tools"\n"$D/check.sh"\n',
+    "no ending": "sh tools/check\n",
+    "no ending, sourced": '. "$PWD/tools/check"\n',
+}
+
+
+@both
+@pytest.mark.parametrize("config", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_what_git_reads_in_its_configuration_is_read(
+    tmp_path: Path, kind: str, config: bytes
+) -> None:
+    work = make_repository(tmp_path / "work")
+    hook = work / "tools/pre-commit"
+    hook.parent.mkdir()
+    hook.write_text("true\n")
+    hook.chmod(0o755)
+    with (work / ".git/config").open("ab") as file:
+        file.write(config)
+    assert run_by_git(hook)
+    (text,) = told(work, "echo touch pwned >> tools/pre-commit", kind=kind)
+    assert "pwned" not in hook.read_text(), text
+
+
+@both
+@pytest.mark.parametrize("below", ["", "tools"])
+@pytest.mark.parametrize("text", HOOKS.values(), ids=HOOKS)
+def test_a_script_that_a_hook_names_is_protected(
+    tmp_path: Path, kind: str, text: str, below: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / "tools").mkdir()
+    (work / ".git/hooks").mkdir(exist_ok=True)
+    (work / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n{text}")
+    scripts = [work / "tools/check", work / "tools/check.sh"]
+    for script in scripts:
+        script.write_text("true\n")
+    named = scripts["check.sh" in text]
+    assert run_by_git(named)
+    told(work / below, f"echo touch pwned | tee {work}/tools/check*", kind=kind)
+    assert "pwned" not in named.read_text()
+
+
+@both
+@pytest.mark.parametrize("url", ["{}", "file://{}"])
+def test_no_remote_is_a_repository_of_a_command(tmp_path: Path, kind: str, url: str) -> None:
+    work = make_repository(tmp_path / "work")
+    git(work, "remote", "add", "origin", "/nowhere")
+
+    async def run() -> Path:
+        async with Sandboxed(work, kind) as inside:
+            private = inside.sandbox.on_machine(Path("/tmp"))
+            if kind == "landlock":
+                private = Path((await inside.say("printf %s $TMPDIR")).split("\n")[0])
+            evil = f"{url.format(private)}/e"
+            await inside.say(
+                "cd ${TMPDIR:-/tmp}; git init -q --bare e; mkdir -p e/hooks;"
+                f"printf '#!/bin/sh\\ntouch {work}/pwned' > e/hooks/pre-receive;"
+                f"chmod +x e/hooks/*; cd {work}; git remote set-url origin {evil};"
+                f"git init -q n; git -C n remote add origin {evil}"
+            )
+            for place in (work, work / "n"):
+                push = ["git", "push", "origin", "HEAD:refs/heads/x"]
+                subprocess.run(push, check=False, cwd=place, capture_output=True)
+        return private
+
+    private = asyncio.run(run())
+    assert not (work / "pwned").exists()
+    assert str(private) not in (work / ".git/config").read_text()
+    assert str(private) not in (work / "n/.git/config").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*BOTH, "off"])
+def test_a_run_that_asks_nobody_changes_no_hook(tmp_path: Path, kind: str) -> None:
+    if kind != "off":
+        needs(kind)
+    work = make_repository(tmp_path / "work")
+    (work / "tools").mkdir()
+    (work / "tools/pre-commit").write_text("#!/bin/sh\ntrue\n")
+    (work / "tools/pre-commit").chmod(0o755)
+    with (work / ".git/config").open("ab") as file:
+        file.write(CONFIGURATIONS["a comment"])
+    write = {"path": "tools/pre-commit", "content": "#!/bin/sh\ntouch pwned\n"}
+    command = "echo touch pwned >> tools/pre-commit"
+    replies = [
+        call("read_file", {"path": "tools/pre-commit"}),
+        call("write_file", write),
+        call("bash", {"command": command}),
+        say("done"),
+    ]
+    with ModelServer(replies, strict=False) as server:
+        mode = ("--permission-mode", "auto", "--sandbox", kind)
+        run_agent("run", *mode, "go", env=agent_env(server), cwd=work)
+    git(work, "commit", "-q", "--allow-empty", "-m", "second")
+    assert not (work / "pwned").exists()
+
+
+def test_a_long_configuration_is_read_at_once() -> None:
+    for part in ('"', '\\"', '"a"', "\\\n", "a=", "# x\n", "[a]", "\t"):
+        programs_of(b"[alias]\nx = " + part.encode() * 80_000 + b"\\x\n")
