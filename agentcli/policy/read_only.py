@@ -346,7 +346,7 @@ class _Reader:
     def _call(self, words: Sequence[str], *, in_shell: bool = True) -> bool:
         name = words[0]
         if name in _HARMLESS_WRAPPERS:
-            return self._wrapped(words, in_shell=in_shell)
+            return self._wrapped(words)
         built_in = in_shell and name in BUILT_IN
         if not built_in and not all(map(self._is_foreign, (name, *HELPERS.get(name, ())))):
             return False
@@ -387,11 +387,13 @@ class _Reader:
         )
         return is_safe and self._call(program, in_shell=False)
 
-    def _wrapped(self, words: Sequence[str], *, in_shell: bool) -> bool:
+    def _wrapped(self, words: Sequence[str]) -> bool:
         name = words[0]
         if name == "time":
             rest = words[2:] if words[1:2] == ["-p"] else words[1:]
-            return in_shell and bool(rest) and self._call(rest)
+            # a keyword only as it is written and in front of a pipeline, and not in every shell
+            is_known = self.contained or not self._could_run(name) or self._is_foreign(name)
+            return is_known and bool(rest) and self._call(rest, in_shell=False)
         looked = look_through(tuple(words))
         if looked.why_not or len(looked.inner) != 1 or not self._is_foreign(name):
             return False
@@ -413,6 +415,12 @@ class _Reader:
             return found is not None
         return found == self._found(program, None)
 
+    def _could_run(self, program: str) -> bool:
+        """Whether a program of this name may be found at all."""
+        path = os.environ.get("PATH", os.defpath) if self.search_path is None else self.search_path
+        is_plain = all(map(os.path.isabs, path.split(os.pathsep)))
+        return not is_plain or shutil.which(program, path=path) is not None
+
     def _found(self, program: str, search_path: str | None) -> str | None:
         """Where bash finds it, all links followed; ``None``: not, or where it may not be."""
         path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
@@ -420,13 +428,14 @@ class _Reader:
         if not path or any(entry.startswith("~") for entry in entries):
             return None  # bash expands it
         # bash looks from where it is, and takes an empty entry for that place
-        places = os.pathsep.join(str(self.workspace.cwd / entry) for entry in entries)
-        found = shutil.which(program, path=places)
+        places = [os.pathsep.join(str(each / one) for one in entries) for each in self.directories]
+        found = {shutil.which(program, path=place) for place in places}
         own = (self.workspace.root, *self.workspace.extra)
         barred = [each for root in own for each in filled_by_others(root)]
-        if found is None or lies_in(Path(found), barred):
+        if any(each is None or lies_in(Path(each), barred) for each in found):
             return None
-        return os.path.realpath(found)
+        names = {os.path.realpath(each) for each in found if each}
+        return names.pop() if len(names) == 1 else None
 
     def _fits(self, words: Sequence[str], spec: Spec) -> bool:
         """Whether all options are in the table and all files in the workspace."""

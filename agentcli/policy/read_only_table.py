@@ -65,14 +65,14 @@ class Reading:
             if equals and not mark:
                 raise UnknownOptionError(word)
             if mark not in {"", "?"}:
-                self._value(mark, value if equals else self._next(word))
+                self._value(mark, value if equals else self._next(name))
             return
         for at, letter in enumerate(word[1:], start=2):
             mark = self._mark(f"-{letter}")
             if mark == "?":
                 return
             if mark:
-                self._value(mark, word[at:] or self._next(word))
+                self._value(mark, word[at:] or self._next(f"-{letter}"))
                 return
 
     def _mark(self, name: str) -> str:
@@ -82,10 +82,13 @@ class Reading:
         self.options.append(name)
         return mark
 
-    def _next(self, word: str) -> str:
+    def _next(self, name: str) -> str:
         if not self.rest:
-            raise UnknownOptionError(word)
+            raise UnknownOptionError(name)
         value = self.rest.pop()
+        is_option = value.startswith("-") and value != "-" and not _NUMBER.fullmatch(value)
+        if is_option and name in self.spec.doubtful:
+            raise UnknownOptionError(value)
         if self.operands:
             self.files.append(value)
         return value
@@ -270,6 +273,9 @@ BUILT_IN = frozenset(
 )  # fmt: skip
 # programs that find another one on PATH
 HELPERS = {"egrep": ("grep",), "fgrep": ("grep",), "zcat": ("gzip",)}
+# in these a word that looks like an option may be one even where a value is due: ripgrep 13 takes
+# "--engine --pre=x" for both; known to take whatever follows are
+TAKE_OPTIONS_FOR_VALUES = {"rg": frozenset({"-e", "--regexp"}), "fd": frozenset[str]()}
 # options are single words: "-ps" is not "-p -s"
 UNBUNDLED = frozenset({"xxd"})
 # with these options links are followed: only where none leads out of the workspace
@@ -282,11 +288,15 @@ _OPTION = re.compile(r"(?P<name>--?[^\s=#@?]+)(?P<mark>[=#@?]?)")
 
 @frozen
 class Spec:
-    """A line of the table: the mark of each option, and what the other words are."""
+    """A line of the table: the mark of each option, and what the other words are.
+
+    Behind an option that is ``doubtful`` a word may be another one, and not its value.
+    """
 
     marks: dict[str, str]
     operands: str
     bundled: bool
+    doubtful: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=128)
@@ -309,7 +319,9 @@ def spec_of(program: str) -> Spec | None:
             marks[name] = mark
         else:
             marks.update((f"-{letter}", "") for letter in name[1:])
-    return Spec(marks, operands.strip(), program not in UNBUNDLED)
+    certain = TAKE_OPTIONS_FOR_VALUES.get(program, marks.keys())
+    doubtful = frozenset(marks.keys() - certain)
+    return Spec(marks, operands.strip(), program not in UNBUNDLED, doubtful)
 
 
 MOST_OPERANDS = {"none": 0, "file": 1}

@@ -202,6 +202,7 @@ _CONTINUE = 1
 _MOST_UNHEARD = 1000
 _MOST_ADDRESS_BYTES = 128  # struct sockaddr_storage
 _SOL_SOCKET, _SO_TYPE, _SO_NETNS_COOKIE = 1, 3, 71
+_LISTENS = b"00010000"  # __SO_ACCEPTCON, as /proc/net/unix tells it
 
 
 def can_hand_over() -> bool:
@@ -344,7 +345,7 @@ class SocketKeeper:
         if _family(address) != _UNIX:
             return _connected(handle, address)
         if not (path := _path(address)):
-            is_known = self._knows(_abstract_name(handle, address))
+            is_known = self._knows(_abstract_name(handle, address, listens=False))
             return _connected(handle, address) if is_known else errno.EACCES
         found = _open_of(process, path)
         try:
@@ -362,7 +363,7 @@ class SocketKeeper:
             if _family(address) != _UNIX or len(address) == 2:  # noqa: PLR2004 - the family alone
                 return
             if not (path := _path(address)):
-                self._note(_abstract_name(handle, address), -1)
+                self._note(_abstract_name(handle, address, listens=True), -1)
                 return
             found = _open_of(process, path)
             if _answers(found, handle):  # another program's, which was moved there
@@ -459,17 +460,44 @@ def _name_of(handle: int) -> bytes:
     return room.raw[: size.value]
 
 
-def _abstract_name(handle: int, address: bytes) -> str:
+def _abstract_name(handle: int, address: bytes, *, listens: bool) -> str:
     """The name and the network it is a name of (Linux 5.14); raises ``OSError``.
 
-    The same name in another network, such as the machine's, is another program's socket.
+    The same name in another network, such as the machine's, is another program's socket. In the
+    machine's another program may also take it once it is free: there the listener counts, too.
     """
+    network = _network_of(handle)
+    name = f"abstract-{network:x}-{address[3:].hex()}"
+    own = ctypes.CDLL(None, use_errno=True).socket(_UNIX, _STREAM | os.O_CLOEXEC, 0)
+    if own < 0:
+        raise _failure()
+    try:
+        is_machine = network == _network_of(own)
+    finally:
+        os.close(own)
+    if not is_machine:
+        return name
+    return f"{name}-{os.fstat(handle).st_ino if listens else _listener_at(address)}"
+
+
+def _network_of(handle: int) -> int:
     network, size = ctypes.c_uint64(), ctypes.c_uint32(8)
     libc = ctypes.CDLL(None, use_errno=True)
     at = ctypes.byref(network)
     if libc.getsockopt(handle, _SOL_SOCKET, _SO_NETNS_COOKIE, at, ctypes.byref(size)):
         raise _failure()
-    return f"abstract-{network.value:x}-{address[3:].hex()}"
+    return network.value
+
+
+def _listener_at(address: bytes) -> int:
+    """The socket that listens at an abstract address of the machine; 0 if it is not certain."""
+    name, found = address[2:].replace(b"\0", b"@"), set[int]()
+    with open("/proc/self/net/unix", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+        for line in file:
+            fields = line.rstrip(b"\n").split(None, 7)
+            if fields[7:] == [name] and fields[3] == _LISTENS:
+                found.add(int(fields[6]))
+    return found.pop() if len(found) == 1 else 0
 
 
 def _inode_name(handle: int) -> str:

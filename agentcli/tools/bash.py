@@ -306,13 +306,21 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
     if state.cwd is not None and state.cwd != str(cwd):
         wanted = Path(state.cwd)
         place = wanted if sandbox is None else sandbox.on_machine(wanted)
-        if await asyncio.to_thread(os.path.isdir, place):
+        is_real = sandbox is None and _has_boundary(ctx)
+        led = is_real and await asyncio.to_thread(os.path.realpath, wanted) != str(wanted)
+        if not led and await asyncio.to_thread(os.path.isdir, place):
             cwd = wanted
         else:
             is_there = await asyncio.to_thread(os.path.isdir, wanted)
             gone = "does not exist in the sandbox" if is_there else "no longer exists"
+            gone = "leads elsewhere now" if led and is_there else gone
             note = f"[{wanted} {gone}; this ran in {cwd}]"
     return _Start(state, base, cwd, note, sandbox, access, frozenset(users.keys() - base.keys()))
+
+
+def _has_boundary(ctx: BashContext) -> bool:
+    """Whether other commands run inside: these may put a link in a directory's place."""
+    return ctx.sandbox is not None and ctx.sandbox.state.is_on
 
 
 def _find_shell(workspace: Workspace) -> str | None:
@@ -350,6 +358,8 @@ async def _keep_state(
     state, dropped = handover.state(start.base)
     if start.access.reads_only and state is not None:  # a directory is all it may change
         state, dropped = replace(start.state, cwd=state.cwd), ()
+    if state is not None and state.cwd is not None and start.sandbox is None and _has_boundary(ctx):
+        state = replace(state, cwd=await asyncio.to_thread(os.path.realpath, state.cwd))
     notes = []
     if state is None:
         if ended.ending is Ending.EXITED:

@@ -98,6 +98,28 @@ def test_the_users_own_command_has_nothing_of_what_was_set_inside(
     leave(terminal)
 
 
+@pytest.mark.slow
+@pytest.mark.spec("SEC-15", "SEC-5")
+@pytest.mark.parametrize("kind", BOTH)
+def test_the_directory_of_the_users_own_commands_is_not_led_elsewhere_from_inside(
+    model_server: ModelServer, chat: Chat, work: Path, tmp_path: Path, kind: str
+) -> None:
+    needs(kind)
+    (work / "sub").mkdir()
+    (other := tmp_path / "other").mkdir()
+    swap = f"cd {work} && mv sub before && ln -s {other} sub"
+    model_server.add(call("bash", {"command": swap}), "Done.")
+    terminal = chat("--permission-mode", "auto", "--sandbox", kind, cwd=work)
+    terminal.line("!cd sub; echo in=${PWD#$HOME}.")
+    terminal.wait_for("exit code 0")
+    terminal.line("go")
+    terminal.wait_for("Done.")
+    terminal.line("!touch mark; pwd -P; echo gone-$((1+1))")
+    terminal.wait_for("gone-2")
+    assert not (other / "mark").exists() and (work / "mark").exists()
+    leave(terminal)
+
+
 @pytest.mark.spec("SEC-4")
 @pytest.mark.parametrize("kind", BOTH)
 def test_git_that_only_reads_runs_unasked_and_what_the_repository_names_has_no_effect(

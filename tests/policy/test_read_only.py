@@ -261,6 +261,43 @@ def test_a_path_that_starts_where_the_shell_is_finds_the_repositorys_programs(
     assert not is_read_only("ls", below)
 
 
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize("contained", [False, True])
+def test_a_word_that_looks_like_an_option_is_no_value_to_programs_that_may_run_it(
+    workspace: Workspace, *, contained: bool
+) -> None:
+    for name in ("--engine", "-r", "--color", "-g", "--type", "-ig"):
+        command = f"rg {name} --pre=./x pat ."
+        assert not is_read_only(command, workspace, contained=contained), command
+    for command in ("rg --engine auto x", "rg -e -x sub", "rg -ne --pre sub", "rg -A -1 x"):
+        assert is_read_only(command, workspace, contained=contained), command
+
+
+@pytest.mark.spec("SEC-2")
+def test_a_program_of_the_repository_is_found_from_where_cd_leads(workspace: Workspace) -> None:
+    (workspace.root / "sub" / "ls").write_text("#!/bin/sh\ntouch canary\n")
+    (workspace.root / "sub" / "ls").chmod(0o755)
+    for path in (".:/usr/bin:/bin", "/usr/bin-of-mine::/usr/bin:/bin"):
+        assert is_read_only("cd sub && cat ../a.txt", workspace, path)
+        assert not is_read_only("cd sub && ls", workspace, path)
+        assert not is_read_only("true && cd sub; ls", workspace, path)
+
+
+@pytest.mark.spec("SEC-2")
+@pytest.mark.parametrize("name", ["time", "echo"])
+def test_time_may_be_a_program_and_what_it_runs_no_built_in(
+    workspace: Workspace, name: str
+) -> None:
+    fake = workspace.root / "bin"
+    fake.mkdir()
+    for command in (r"\time echo x", "cat a.txt | time echo", '"time" -p echo x'):
+        assert is_read_only(command, workspace, "/usr/bin:/bin")
+    (fake / name).write_text("#!/bin/sh\ntouch canary\n")
+    (fake / name).chmod(0o755)
+    for command in (r"\time echo x", "cat a.txt | time echo", '"time" -p echo x'):
+        assert not is_read_only(command, workspace, f"{fake}:/usr/bin:/bin")
+
+
 @pytest.mark.spec("SEC-2")
 def test_a_changed_path_to_other_programs_is_not_taken_for_the_systems(
     workspace: Workspace, tmp_path: Path

@@ -350,6 +350,45 @@ def test_a_socket_outside_cannot_pass_for_ones_own(work: Path, kind: str) -> Non
 
 @both
 @pytest.mark.spec("SEC-18")
+def test_a_name_that_another_program_takes_once_it_is_free_is_not_ones_own(
+    work: Path, kind: str
+) -> None:
+    name = f"agentcli-taken-{os.getpid()}-{kind}"
+    script = f"""
+        import os, socket
+        name = chr(0) + "{name}"
+        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+            server.bind(name)
+            server.listen(1)
+            client.connect(name)
+            print("connected to its own")
+        open("free", "w").close()
+        while not os.path.exists("taken"):
+            pass
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            client.connect(name)
+            print("CONNECTED")
+        except OSError as e:
+            print("refused", e.errno)
+    """
+    (work / "free.py").write_text(textwrap.dedent(script))
+
+    async def run() -> str:
+        async with Sandboxed(work, kind, network=True) as inside:
+            command = asyncio.ensure_future(inside.say(f"{PYTHON} free.py"))
+            while not ((work / "free").exists() or command.done()):
+                await asyncio.sleep(0)
+            with listening(f"@{name}"):
+                (work / "taken").touch()
+                return await command
+
+    text = asyncio.run(run())
+    assert text.startswith(f"connected to its own\nrefused {errno.EACCES}\n"), text
+
+
+@both
+@pytest.mark.spec("SEC-18")
 def test_programs_reach_their_own_sockets(work: Path, kind: str) -> None:
     (text,) = told(work, f"{PYTHON} own.py", kind=kind)
     assert text.splitlines()[:-1] == ["own", "own", "own", "pair", "[42]", "{'a': 1}"], text
