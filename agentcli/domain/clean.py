@@ -24,7 +24,8 @@ _ID = LazyPattern(r"[A-Za-z0-9_-]+")
 _BAD_IN_NAME = LazyPattern(r"[^A-Za-z0-9_-]")
 _NAME_LENGTH = 64
 _CUT_NOTE = 100
-_TOKENS = LazyPattern(r'(?s)[\[{,]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?')
+_SIGNS = r'(?s)[\[{,]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
+_TOKENS, _BYTE_TOKENS = LazyPattern(_SIGNS), LazyPattern(_SIGNS.encode())
 _UNUSUAL = LazyPattern(
     r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff"
     r"\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]|<\|[^|<>\n]{1,40}\|>"
@@ -152,23 +153,33 @@ def _clean_number(value: Any) -> Any:
 # --- JSON from outside (HIS-5, HIS-8) ------------------------------------------------------------
 
 MAX_JSON_DEPTH = 100
-MAX_VALUES = 1_000_000
-"""Values in one JSON text, about: each costs some 100 bytes of memory however short it is."""
+MAX_VALUES = 750_000
+"""Names and values in one JSON text, about: each costs 100 bytes of memory however short it is."""
+_MAX_TOKENS = 3 * MAX_VALUES // 2  # of a name and its text there are three
 FEW_VALUES_CHARS = 100_000
 """A text that is no longer holds no more values than that; the others are counted first."""
 
 
 def read_json(text: str | bytes, **options: Any) -> Any:
     """``json.loads`` in memory of a bound (SEC-13); raises ``ValueError`` for all that is wrong."""
-    if len(text) > FEW_VALUES_CHARS and count_values(text) > MAX_VALUES:
-        # a long one may have as many commas in what it says
-        tokens = () if isinstance(text, bytes) else _TOKENS.finditer(text)
-        if not tokens or any(islice(tokens, 2 * MAX_VALUES, None)):
-            raise ValueError(f"more than {MAX_VALUES:,} values")
+    if holds_too_many(text):
+        raise ValueError(f"more than {MAX_VALUES:,} values")
     try:
         return json.loads(text, **options)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def holds_too_many(text: str | bytes) -> bool:
+    """Whether a JSON text holds more than ``MAX_VALUES`` names and values, about."""
+    if len(text) <= FEW_VALUES_CHARS:
+        return False
+    names = text.count(":") if isinstance(text, str) else text.count(b":")
+    if count_values(text) + names <= MAX_VALUES:
+        return False
+    # a long one may have as many of these signs in what it says
+    tokens = _TOKENS.finditer(text) if isinstance(text, str) else _BYTE_TOKENS.finditer(text)
+    return any(islice(tokens, _MAX_TOKENS, None))
 
 
 def count_values(text: str | bytes) -> int:

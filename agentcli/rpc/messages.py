@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from agentcli.domain.clean import MAX_VALUES, count_values, is_deep
+from agentcli.domain.clean import MAX_VALUES, holds_too_many, is_deep
 from agentcli.domain.values import frozen
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -93,7 +93,7 @@ def decode(line: bytes) -> Any:
     """The JSON value of ``line``; raises ``MalformedMessage``."""
     if len(line) > MAX_MESSAGE_BYTES:
         raise TooMuch(f"more than {MAX_MESSAGE_BYTES:,} bytes")
-    if count_values(line) > MAX_VALUES:
+    if holds_too_many(line):
         raise TooMuch(f"more than {MAX_VALUES:,} values")
     try:
         value = json.loads(line)

@@ -563,8 +563,10 @@ async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGen
             raise network_error(endpoint, what, "use another model", retryable=False)
     else:
         if document:
-            for event in _events_of(bytes(document)):
-                for piece in _cut(b"data: " + event + b"\n\n"):
+            events = _events_of(bytes(document))[::-1]
+            document.clear()  # each copy is as large as all of it
+            while events:
+                for piece in _cut(b"data: " + events.pop() + b"\n\n"):
                     await asyncio.sleep(0)
                     yield piece
         return

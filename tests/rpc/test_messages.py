@@ -70,6 +70,7 @@ DEEP: list[Callable[[], bytes]] = [
     lambda: b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1),
     lambda: b"[" + b"{}," * 4_000_000 + b"{}]",
     lambda: b"[" + b"{}," * MAX_BATCH + b"{}]",
+    lambda: b"{%s}" % b",".join(b'"%x":"%x"' % (each, each) for each in range(600_000)),
     lambda: b"1" * 100_000,
     lambda: b"\xff\xfe{}",
     lambda: b"",
@@ -78,7 +79,7 @@ DEEP: list[Callable[[], bytes]] = [
 
 
 @pytest.mark.parametrize(
-    "make", DEEP, ids=["deep", "deeper", "many", "batch", "digits", "bytes", "", "big"]
+    "make", DEEP, ids=["deep", "deeper", "many", "batch", "pairs", "digits", "bytes", "", "big"]
 )
 def test_what_is_too_much_is_malformed(make: Callable[[], bytes]) -> None:
     with pytest.raises(MalformedMessage):
@@ -87,6 +88,7 @@ def test_what_is_too_much_is_malformed(make: Callable[[], bytes]) -> None:
 
 def test_what_is_within_bounds_is_read() -> None:
     assert decode(b'{"a":' * 150 + b"1" + b"}" * 150)
+    assert decode(b'{"a": "%s"}' % (b"a: [1, 2], " * 400_000))
     assert decode('{"é": "\\ud800"}'.encode()) == {"é": "\ud800"}
     assert encode({"text": "\ud800\n"}) == b'{"jsonrpc":"2.0","text":"?\\n"}'
 

@@ -208,6 +208,21 @@ def test_a_small_reply_that_holds_millions_of_values_is_given_up(work: Path, pro
     assert listed.code == 0
 
 
+@pytest.mark.parametrize("kind", ["stream", "document"])
+def test_names_and_wide_texts_of_one_reply_are_held_in_bounded_memory(
+    work: Path, kind: str
+) -> None:
+    # one character beyond the basic plane makes four bytes of each of a text's
+    pairs = ",".join(f'"\u0100{each:x}":"\u0100{each % 16:x}"' for each in range(960_000))
+    reply = f'{{{pairs},"x":"\U0001f600"}}'.encode()
+    body, headers = (reply, JSON) if kind == "document" else (b"data: %s\n\n" % reply, STREAM)
+    with hostile(lambda: [body], headers=headers) as server:
+        run = Measured("run", "--timeout", "6", "go", env=env_of(server.url), cwd=work)
+        done = run.ended()
+    assert done.code in {1, 3, 75}
+    only_error(done)
+
+
 def test_arguments_that_hold_millions_of_values_go_back_to_the_model(
     model_server: ModelServer, work: Path
 ) -> None:
