@@ -65,6 +65,14 @@ def test_what_only_looks_like_a_diff_is_shown_to_the_letter(name: str) -> None:
     assert [f"  {line}" for line in command.split("\n")] == lines[1:9]
 
 
+@pytest.mark.spec("SEC-6")
+def test_a_mark_that_makes_an_emoji_is_seen_where_there_is_none() -> None:
+    command = "./\u00e9\ufe0f; ./\u65e5\ufe0f; \ufe0fls; echo \u2764\ufe0f\ufe0f \U0001f3f3\ufe0f"
+    text = shown(command, command)
+    assert "./\u00e9<U+FE0F>; ./\u65e5<U+FE0F>; <U+FE0F>ls" in text
+    assert "echo \u2764\ufe0f<U+FE0F> \U0001f3f3\ufe0f" in text
+
+
 @pytest.mark.spec("UI-7")
 def test_the_arguments_of_a_servers_tool_are_not_said_twice() -> None:
     call = ToolCall("c", "mcp_call", {"server": "ex", "tool": "add"})
