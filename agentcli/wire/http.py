@@ -460,13 +460,10 @@ async def _sliced(
 def _events_of(document: bytes) -> list[bytes]:
     """The events that a JSON document stands for: itself, or what the array holds."""
     whole = b" ".join(document.splitlines()).lstrip(b"\xef\xbb\xbf \t")
-    if not whole.startswith(b"["):
-        return [whole]
-    try:
-        found = read_json(whole)
-    except ValueError:
-        return [whole]
-    return [json.dumps(each).encode() for each in found] or [b"{}"]
+    if whole.startswith(b"["):
+        with suppress(ValueError):
+            return [json.dumps(each).encode() for each in read_json(whole)] or [b"{}"]
+    return [whole]
 
 
 def _cut(data: bytes) -> Iterator[bytes]:
