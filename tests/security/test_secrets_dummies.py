@@ -41,6 +41,10 @@ def test_the_key_of_a_local_server_stays_a_word_like_any_other(
     )  # prompt, file, answer: nothing rewritten
     told = run_agent("sessions", "export", done.result["session_id"], env=env, cwd=tmp_path)
     assert said in told.stdout and "[redacted]" not in told.stdout
+    for shape in ("json", "table"):
+        args = ("sessions", "search", "--file", "a.txt", "--format", shape)
+        touched = run_agent(*args, env=env, cwd=tmp_path)
+        assert f"what is {key}?" in touched.stdout, touched.stdout
 
 
 @pytest.mark.spec("SEC-9", "CTRL-5")

@@ -150,7 +150,7 @@ def list_(options: SessionListOptions) -> int:
 
 def events(options: SessionEventsOptions) -> int:
     """What a session said while it worked, in order, where that was kept."""
-    from agentcli.cli.redacting import know_secrets, shown
+    from agentcli.cli.redacting import exported, know_secrets
     from agentcli.store.files import read_events
     from agentcli.ui.export import iso_time
 
@@ -158,14 +158,15 @@ def events(options: SessionEventsOptions) -> int:
     found = read_events(files.path_of(wait(files.resolve(options.id))))
     know_secrets()
     if options.as_json:
-        print_json({"at": iso_time(each.at), "type": each.type, **each.data} for each in found)
+        rows = ({"at": iso_time(each.at), "type": each.type, **each.data} for each in found)
+        print_json(map(exported, rows))
         return 0
     if not found:
         write_error_line("no events were kept - keep them: agent config set keep_events true")
     for each in found:
         data = json.dumps(each.data, ensure_ascii=False)
         line = data if len(data) <= _MAX_EVENT else data[: _MAX_EVENT - 1] + "…"
-        write_out(f"{iso_time(each.at)} {clean_line(each.type)} {clean_line(shown(line))}\n")
+        write_out(f"{iso_time(each.at)} {clean_line(each.type)} {clean_line(exported(line))}\n")
     return 0
 
 

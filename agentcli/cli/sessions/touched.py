@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.cli.listing import print_json, print_table, session_files, wait
-from agentcli.cli.redacting import know_secrets, shown
+from agentcli.cli.redacting import exported, know_secrets
 from agentcli.domain.errors import StoreError
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -78,8 +78,8 @@ def print_touches(wanted: Sequence[tuple[str, str]], limit: int | None, *, as_js
                     "seq": row.seq,
                     "at": iso_time(row.at),
                     "tool": row.tool,
-                    "prompt": shown(row.prompt),
-                    "title": shown(row.title),
+                    "prompt": exported(row.prompt),
+                    "title": exported(row.title),
                 }
                 for row in rows
             ]
@@ -93,7 +93,7 @@ def print_touches(wanted: Sequence[tuple[str, str]], limit: int | None, *, as_js
                     str(row.seq),
                     iso_time(row.at)[:16].replace("T", " "),
                     row.tool,
-                    shown(row.prompt)[:_PROMPT] or "-",
+                    exported(row.prompt)[:_PROMPT] or "-",
                 )
                 for row in rows
             ],
