@@ -13,6 +13,7 @@ import contextlib
 import copy
 import errno
 import os
+import stat
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -75,6 +76,8 @@ class SessionSandbox:
         self._unborn: tuple[Path, ...] = ()
         self._running = 0
         self._left: list[StillLives] = []
+        self._mounted_on: set[Path] = set()
+        self._indexes: tuple[bytes, ...] | None = None  # git's, before any command
         self._alone: Mapping[str, Pinned] = {}  # what is read-only to those that are left
         self._done = frozenset[str]()
         self._told: list[str] = []
@@ -139,7 +142,10 @@ class SessionSandbox:
     def _find_out(self, gone: threading.Event) -> SandboxState:
         from agentcli.process import sandbox_calls, sandbox_landlock, sandbox_setup
         from agentcli.process.environment import base_environment, without_credentials
+        from agentcli.process.git_index import index_of
 
+        if self._indexes is None:
+            self._indexes = tuple(index_of(str(root)) for root in self._roots)
         state = SandboxState(SandboxKind.OFF, self._wanted, network=self._network)
         if sys.platform != "linux":
             return replace(state, problem=NO_SANDBOX_HERE)
@@ -268,16 +274,31 @@ class SessionSandbox:
         if access.hides:
             places = await asyncio.to_thread(self._without_credentials, places)
         confined = self._with(places, argv, cwd, access)
-        self._running += not reads_only
+        if not reads_only:
+            self._running += 1
+            self._mounted_on.update(each for each in places.shut if _has_content(each))
         return confined
 
     def _without_credentials(self, places: Places) -> Places:
-        """``places`` where the nearest credentials of the workspace are shut."""
+        """``places`` where the nearest credentials of the workspace are shut.
+
+        Not what git tracks, whose changes it shows anyway: it would take them for changed. What a
+        command has git track is not among that.
+        """
+        from agentcli.process.git_index import tracked_in
         from agentcli.process.sandbox_home import is_below
 
         found = (each for root in self._roots for each in self._own().credentials(root))
-        shut = dict.fromkeys(real_path(each) for each in islice(found, _MOST_SHUT))
-        return replace(places, shut=tuple(each for each in shut if is_below(each, self._roots)))
+        real = dict.fromkeys(real_path(each) for each in islice(found, _MOST_SHUT))
+        # what is not there would be made, to be mounted on
+        shut = [each for each in real if is_below(each, self._roots) and os.path.exists(each)]  # noqa: PTH110
+        for root, index in zip(self._roots, self._indexes or (), strict=False):
+            below = {
+                os.fsencode(each.relative_to(root)): each for each in shut if root in each.parents
+            }
+            tracked = {below[name] for name in tracked_in(index, below)} if below else ()
+            shut = [each for each in shut if each not in tracked]
+        return replace(places, shut=tuple(shut))
 
     def _with(self, places: Places, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         private, reads_only = self._private, access.reads_only
@@ -339,6 +360,8 @@ class SessionSandbox:
                 self._left.append(still_lives)
             before, self._unsaid = self._unsaid, []
             lines = (*before, *await uninterruptible(asyncio.to_thread(self._set_aside)))
+            if not self._running:
+                self._mounted_on.clear()
             if still_lives is not None and still_lives():
                 self._alone = self._watch.read_only
             elif not self._running:
@@ -441,6 +464,10 @@ class SessionSandbox:
     def _set_aside(self) -> list[str]:
         from agentcli.process.set_aside import set_aside
 
+        if self._mounted_on:
+            from agentcli.process.sandbox_setup import remove_mount_points
+
+            remove_mount_points(self._mounted_on)
         lines = [line for path in self._unborn if (line := set_aside(path))]
         if self._watch is not None:
             lines += self._watch.compare()
@@ -467,6 +494,15 @@ class SessionSandbox:
             await asyncio.to_thread(remove_tree, private.base, REMOVE_S)
         if tell is not None and (told := self.take_notice()):
             tell(told)
+
+
+def _has_content(path: Path) -> bool:
+    """Whether it is a file that is not empty."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size > 0
 
 
 def look_for_sandbox(root: Path, wanted: str) -> SandboxState:

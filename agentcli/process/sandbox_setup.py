@@ -14,6 +14,7 @@ import json
 import os
 import select
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from agentcli.domain.patterns import LazyPattern
 from agentcli.process import sandbox_landlock as _sandbox_landlock
 from agentcli.process.sandbox_home import git_configuration, is_below
 from agentcli.process.sandbox_places import Places
+from agentcli.process.set_aside import parent_of
 from agentcli.process.shell import PREFIX, open_nameless, sweep_once
 
 PROGRAM = "bwrap"
@@ -41,6 +43,7 @@ _ISOLATION = (
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
     "--cap-drop", "ALL", "--new-session",
 )  # fmt: skip
+_OF_MOUNT_POINT = 0o444  # bubblewrap.c: "ensure_file"
 TIMEOUT_S = 5.0
 _LOOK_S = 0.05
 _READY = b"ready"
@@ -295,6 +298,18 @@ def _work_mounts(private: PrivatePlaces, places: Places, by: str) -> Iterator[st
     for path in _outer_first(places.shut):
         cover = private.shut_dir if path.is_dir() else private.shut_file
         yield from ("--ro-bind", str(cover), str(path))
+
+
+def remove_mount_points(paths: Iterable[Path]) -> None:
+    """Remove what bubblewrap makes to mount on where a file has gone: empty ones, no more."""
+    for path in tuple(paths):
+        with parent_of(str(path.parent)) as parent, contextlib.suppress(OSError):
+            if parent is None:
+                continue
+            status = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
+            is_empty = (status.st_size, status.st_nlink, status.st_uid) == (0, 1, os.getuid())
+            if is_empty and status.st_mode == stat.S_IFREG | _OF_MOUNT_POINT:
+                os.unlink(path.name, dir_fd=parent)
 
 
 def temporary_places() -> list[str]:

@@ -116,7 +116,7 @@ def set_aside(path: Path, before: Held | None = None) -> str:
 def set_aside_each(changed: Iterable[tuple[str, Held | None]]) -> Iterator[str]:
     """``set_aside`` for each; those that follow one another in a directory go together."""
     for directory, beside in groupby(changed, lambda one: os.path.dirname(one[0])):  # noqa: PTH120 - a text
-        with _parent_of(directory) as parent:
+        with parent_of(directory) as parent:
             if parent is not None:
                 yield from filter(None, (_set_aside_in(parent, *one) for one in beside))
 
@@ -125,7 +125,7 @@ def put_back(path: Path, before: Held) -> str:
     """Make what was removed again, and its directory; the line as above, empty if that fails."""
     with contextlib.suppress(OSError):
         path.parent.mkdir()
-    with _parent_of(str(path.parent)) as parent:
+    with parent_of(str(path.parent)) as parent:
         if parent is None or not _put_back(parent, path.name, before):
             return ""
     shown = str(path) if str(path).isprintable() else ascii(str(path))
@@ -136,7 +136,7 @@ def put_back(path: Path, before: Held) -> str:
 
 
 @contextlib.contextmanager
-def _parent_of(directory: str) -> Iterator[int | None]:
+def parent_of(directory: str) -> Iterator[int | None]:
     """The directory, open; ``None`` where a link leads elsewhere."""
     parent, place = -1, ""
     try:

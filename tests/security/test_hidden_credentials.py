@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentcli.domain.ports import PermissionMode as Mode
-from agentcli.domain.sandbox import Access
+from agentcli.domain.sandbox import Access, Confined
 from agentcli.domain.tools import Asks, ToolDefinition, Workspace
 from agentcli.policy.decision import Answer, CallFacts, Decision
 from agentcli.policy.places import credentials_below
+from agentcli.process.git_index import index_of, tracked_in
+from agentcli.process.sandbox import SessionSandbox
 from agentcli.process.sandbox_places import OwnPlaces
 from tests.policy.asking import Asked, judged, policy_of
 from tests.policy.test_credentials import MEETS
@@ -186,3 +191,123 @@ def test_git_does_not_take_a_tracked_credential_for_changed(kind: str, root: Pat
                 assert ".env" not in shown and "denied" not in shown
 
     asyncio.run(go())
+
+
+COMMIT = "git -c user.name=a -c user.email=a@b commit -qm x"
+SEARCH_AND_STATUS = "git status --short; cat $(ls -A)"
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("kind", BOTH)
+def test_beside_a_search_git_takes_no_tracked_credential_for_changed(kind: str, root: Path) -> None:
+    subprocess.run(f"git init -q . && git add .env && {COMMIT}", shell=True, cwd=root, check=True)
+    (root / "other").mkdir()
+    (root / "other/.env").write_text("KEY=untracked\n")
+
+    async def go() -> None:
+        async with Sandboxed(root, kind, own=OWN) as here:
+            for access in (Access.SEARCH, Access.INSIDE_SEARCH):
+                said = await here.with_access(access, "git status --short; grep -r KEY .")
+                assert "M .env" not in said and "./.env:KEY=canary" in said
+                assert "untracked\n" not in said and "other/.env: Permission denied" in said
+            said = await here.with_access(
+                Access.INSIDE_SEARCH, f"git add src f1 && {COMMIT}; cat *"
+            )
+            assert "denied" not in said and "fatal" not in said
+            # what a command has git track stays hidden
+            await here.say("git add -A -f")
+            said = await here.with_access(Access.INSIDE_SEARCH, "grep -r KEY .")
+            assert "untracked\n" not in said and "other/.env: Permission denied" in said
+
+    asyncio.run(go())
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    "how",
+    [
+        "git add .env; git update-index --assume-unchanged .env",
+        "git add .env; git update-index --skip-worktree .env",
+        "git add -N .env",
+        "git add .env; git update-index --index-version 4",
+        "git add .env; git update-index --split-index",
+        "rm -r .git; git init -q --object-format=sha256 .; git add .env",
+        "git add .env; mv .git elsewhere; ln -s elsewhere .git",
+        "git add .env; mv .git elsewhere; echo gitdir: elsewhere > .git",
+        "git add .env; printf xx >> .git/index",
+        "mkdir -p x/.env y.env; cp .env x/.env/.env; cp .env y.env/; git add x y.env",
+        "ln -s .env a; git add a",
+        "mv .env b; ln -s b .env; git add .env; mv b .env",
+    ],
+)
+def test_only_what_git_shows_anyway_is_not_hidden(root: Path, how: str) -> None:
+    subprocess.run(f"git init -q .; {how}", shell=True, cwd=root, check=True)
+    names = {b".env", b"linked/note"}
+    assert not tracked_in(index_of(str(root)), names)
+
+
+@pytest.mark.spec("SEC-3", "SEC-13")
+def test_an_index_is_read_as_git_reads_it(root: Path) -> None:
+    names = [f"{'d' * n}/.env" for n in range(1, 20)] + ["a" * 200 + "/" + "b" * 200 + "/.env"]
+    for name in names:
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("x")
+    subprocess.run("git init -q . && git add -A -f", shell=True, cwd=root, check=True)
+    data = index_of(str(root))
+    wanted = {os.fsencode(name) for name in names}
+    assert tracked_in(data, {*wanted, b".env", b"env", b"none", b"linked/note"}) == {
+        *wanted,
+        b".env",
+    }
+    for end in range(len(data)):
+        assert not tracked_in(data[:end], wanted)
+    os.truncate(root / ".git/index", 16 * 1024 * 1024 + 1)
+    assert index_of(str(root)) == b""
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_search_makes_no_file_where_a_link_to_a_credential_leads(kind: str, root: Path) -> None:
+    (root / "deep/.env.local").symlink_to("../gone/.env")
+    (root / "deep/.env").symlink_to(".env")
+
+    async def go() -> None:
+        async with Sandboxed(root, kind, own=OWN) as here:
+            for access in (Access.SEARCH, Access.INSIDE_SEARCH):
+                assert "src/a.py:x" in await here.with_access(access, "grep -r '' .")
+                assert not (root / "gone").exists()
+
+    asyncio.run(go())
+
+
+@pytest.mark.spec("SEC-3")
+def test_what_goes_before_the_search_starts_is_not_left_behind_empty(root: Path) -> None:
+    gone, kept = root / ".env", root / "deep/.env"
+    kept.touch(mode=0o444)
+
+    async def go() -> None:
+        async with Sandboxed(root, own=OWN) as here:
+            here.ctx.sandbox = Removing(here.sandbox, gone)
+            assert "x" in await here.with_access(Access.INSIDE_SEARCH, "cat f*; ls -A")
+            assert not gone.exists() and kept.exists()
+            gone.write_text("KEY=new")
+            here.ctx.sandbox = here.sandbox
+            await here.with_access(Access.INSIDE_SEARCH, "cat f*")
+            assert gone.read_text() == "KEY=new"
+
+    asyncio.run(go())
+
+
+class Removing:
+    """The sandbox, where a file is removed before each command starts."""
+
+    def __init__(self, sandbox: SessionSandbox, path: Path) -> None:
+        self._sandbox, self._path = sandbox, path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sandbox, name)
+
+    async def confine(self, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
+        confined = await self._sandbox.confine(argv, cwd, access)
+        self._path.unlink()
+        return confined

@@ -1,0 +1,72 @@
+"""What git's index says is tracked (SEC-3).
+
+Law: it is read as git reads it (gitformat-index(5)), or not at all; ``git`` is not run.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Collection
+
+_MOST_BYTES = 16 * 1024 * 1024
+_HEADER = struct.Struct(">4sII")
+_ENTRY = struct.Struct(">24xI32xH")  # of it the mode and the flags
+_EXTENSION = struct.Struct(">4sI")
+_DIGEST = 20
+# "assume-valid", extended, and the stage of a conflict
+_ASSUMED, _EXTENDED, _STAGE = 0x8000, 0x4000, 0x3000
+
+
+def index_of(tree: str) -> bytes:
+    """That of the repository in ``tree``; empty if it has none of its own, or too large a one."""
+    try:
+        if not stat.S_ISDIR(os.lstat(f"{tree}/.git").st_mode):
+            return b""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(f"{tree}/.git/index", flags), "rb") as file:  # noqa: PTH123 - a handle
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            data = file.read(_MOST_BYTES + 1) if is_file else b""
+    except (OSError, ValueError):
+        return b""
+    return data if len(data) <= _MOST_BYTES else b""
+
+
+def tracked_in(index: bytes, names: Collection[bytes]) -> frozenset[bytes]:
+    """Those of ``names`` that are regular files there, and whose changes git shows.
+
+    None where the index is not understood: of version 4, split, sparse, of SHA-256, damaged.
+    """
+    try:
+        return _tracked_in(index, names)
+    except (struct.error, ValueError):
+        return frozenset()
+
+
+def _tracked_in(index: bytes, names: Collection[bytes]) -> frozenset[bytes]:
+    signature, version, count = _HEADER.unpack_from(index)
+    if signature != b"DIRC" or version not in {2, 3}:
+        return frozenset()
+    at, before, found = _HEADER.size, b"", set[bytes]()
+    for _ in range(count):
+        mode, flags = _ENTRY.unpack_from(index, at)
+        start = at + _ENTRY.size
+        if flags & _EXTENDED:
+            start += 2
+        end = index.index(b"\0", start)
+        name = index[start:end]
+        following = at + (end - at + 8) // 8 * 8
+        is_odd = name <= before and not flags & _STAGE
+        if is_odd or (version == 2 and flags & _EXTENDED) or index[end:following].strip(b"\0"):  # noqa: PLR2004
+            return frozenset()
+        # an extended one is new without content, or not in the working tree
+        if name in names and stat.S_ISREG(mode) and not flags & (_ASSUMED | _EXTENDED | _STAGE):
+            found.add(name)
+        at, before = following, name
+    while at < len(index) - _DIGEST:
+        extension, size = _EXTENSION.unpack_from(index, at)
+        if not extension[:1].isupper():  # what must be understood
+            return frozenset()
+        at += _EXTENSION.size + size
+    return frozenset(found) if at == len(index) - _DIGEST else frozenset()
