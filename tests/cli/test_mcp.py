@@ -61,6 +61,18 @@ def test_servers_are_added_in_their_scopes_shown_and_removed(repo: Path) -> None
     assert gone.code == 2 and gone.stderr.count("\n") == 1
 
 
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_a_repositorys_link_has_no_file_elsewhere_changed(repo: Path, tmp_path: Path) -> None:
+    other = tmp_path / "settings.json"
+    other.write_text('{"mcpServers": {"mine": {"command": "mine"}}}')
+    (repo / ".mcp.json").symlink_to(other)
+    before = other.read_text()
+    for line in (("add", "db", "-s", "project", "--", "./db"), ("remove", "mine")):
+        done = mcp(repo, *line)
+        assert done.code != 0 and "leads elsewhere" in done.stderr, done.stderr
+    assert other.read_text() == before
+
+
 @pytest.mark.spec("MCP-3", "SEC-1")
 def test_a_repositorys_own_server_is_listed_and_waits_for_trust(repo: Path) -> None:
     (repo / ".mcp.json").write_text('{"mcpServers": {"x": {"command": "evil\\u001b[31m"}}}')

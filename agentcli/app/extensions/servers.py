@@ -265,6 +265,8 @@ def write_project_servers(settings: Settings, root: Path, servers: Mapping[str, 
     from agentcli.config.project import Standing, decide, standing
 
     file = root / SERVERS_FILE
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
+        raise ConfigError(f"{file} is a link that leads elsewhere", "make it a file of its own")
     before = find_project(root, settings.env, settings.hooks)
     was_trusted = before is None or (
         standing(settings.paths, before.place, before.fingerprint) is Standing.TRUSTED
