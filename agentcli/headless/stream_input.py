@@ -16,6 +16,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from agentcli.domain.clean import read_json
 from agentcli.domain.messages import ImagePart, TextPart, UserMessage, UserPart
 from agentcli.domain.values import frozen
 
@@ -79,9 +80,7 @@ def parse_line(data: bytes) -> Line | None:
 
 def _parse(data: bytes) -> Line | None:
     try:
-        value = json.loads(data.decode("utf-8-sig", "replace"))
-    except RecursionError:
-        raise _NotALine("it is nested too deeply") from None
+        value = read_json(data.decode("utf-8-sig", "replace"))
     except ValueError as error:
         raise _NotALine(f"it is not JSON: {error}") from None
     if not isinstance(value, dict):
