@@ -43,6 +43,10 @@ SCHEDULE = (
     "INSERT INTO schedule (id, cron_expression, scheduled_at, run, state, next_at, created_at,"
     " updated_at) VALUES (?, ?, ?, ?, 'active', ?, 1, 1)"
 )
+INDEX = (
+    "CREATE INDEX waits ON schedule (created_at, id, run, cron_expression, scheduled_at, time_zone,"
+    " next_at, state)"
+)
 SNAPSHOT = (
     "INSERT INTO file_change (seq, call_id, path, before_kind, before_mode, after_kind, created_at)"
     " VALUES (1, 'c', ?, 'absent', 420, 'absent', 1)"
@@ -248,6 +252,34 @@ def test_a_file_with_code_of_its_own_is_not_opened(
     assert "triggers or views" in done.stderr and "agent sessions repair" in done.stderr
     assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
     assert run_agent("run", "--session", path.stem, "go on", env=env, cwd=work).code == 0
+
+
+def test_a_schedule_that_is_in_an_index_alone_does_not_start(
+    model_server: ModelServer,
+    work: Path,
+    tmp_path: Path,
+    bystander: subprocess.Popen[bytes],
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    rows = [row for row in planted(work, bystander) if row[0] == SCHEDULE]
+    change(path, *rows, (INDEX, ()))
+    with closing(sqlite3.connect(path)) as db, db:
+        # the index is out of sight while the rows are deleted
+        db.execute("PRAGMA writable_schema = ON")
+        found = db.execute("SELECT * FROM sqlite_schema WHERE name = 'waits'").fetchone()
+        db.execute("DELETE FROM sqlite_schema WHERE name = 'waits'")
+    change(path, ("DELETE FROM schedule", ()))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", found)
+    with Terminal([*AGENT, *OFF, "--resume", path.stem], env, work, 40, 120) as terminal:
+        terminal.wait_for(re.compile("or an index|Background run"))
+    assert_nothing_acted(model_server, work, bystander, 1)
+    assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
+    done = run_agent("run", *OFF, "--session", path.stem, "go on", env=env, cwd=work)
+    assert done.code == 0, done.stderr
+    assert_nothing_acted(model_server, work, bystander, 1)
 
 
 def test_the_seal_leaves_the_home_in_no_export(
