@@ -32,6 +32,7 @@ _BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
 _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1 << 0, 1 << 1
 _OPENAT2, _AT_FDCWD, _NO_LINKS = 437, -100, 0x04 | 0x02  # nor those of /proc
 _FIRST_FREE = 100
+_loaded: list[ctypes.CDLL] = []
 
 ABI_REFER, ABI_TRUNCATE, ABI_NETWORK, ABI_IOCTL, ABI_SCOPE = 2, 3, 4, 5, 6
 _DEVICES = (
@@ -221,7 +222,9 @@ def _texts(value: object) -> list[str]:
 
 
 def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+    if not _loaded:  # each time anew it would take most of the time of a rule
+        _loaded.append(ctypes.CDLL(None, use_errno=True))
+    return _loaded[0]
 
 
 def _checked(result: int) -> int:
