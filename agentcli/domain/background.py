@@ -143,7 +143,8 @@ class Schedule:
     """When a run starts (BG-8): one of ``cron_expression`` (5 fields) and ``scheduled_at``.
 
     ``next_at`` is in seconds since 1970; ``None`` when it will not start again. ``approved`` is
-    what the user has said yes to beyond the run itself: a rule that asks, a protected place.
+    what the user has said yes to beyond the run itself: a rule that asks, a protected place; and
+    whether it was to run in the sandbox.
     ``root`` is the workspace that it was said for. ``cwd`` is where the session's shell was when a
     command was planned: there it runs.
     """

@@ -5,7 +5,7 @@ Laws.
   the schedule's next time are one commit.
 - A schedule is judged twice: when it is made, as the run itself would be, and again when it is due.
   Then it does not start if the policy refuses it, or if it would have to ask for something that
-  was not approved when it was made (SEC-3).
+  was not approved when it was made, or have more rights than the sandbox left it then (SEC-3).
 - What was approved was approved for the workspace of then. That it was approved here is the
   store's to prove: a schedule of another home is never seen (SEC-16).
 - One timer serves all schedules; without schedules there is none. It wakes when the next is due
@@ -47,6 +47,7 @@ RETRY_S = 10.0
 SET_BACK_S = 5.0
 MISSED_S = 90.0
 _SHELL_TOOL = "bash"
+_LIMITED = " [in the sandbox]"
 log = logging.getLogger(__name__)
 
 
@@ -276,8 +277,12 @@ class SessionScheduler:
             return decision.why
         if not await self._has_place(schedule):
             return f"its directory {schedule.cwd} is gone"
-        if (needs := _beyond(decision)) and needs != schedule.approved:
+        approved = schedule.approved.removesuffix(_LIMITED)
+        if (needs := _beyond(decision)) and needs != approved:
             return f"it would need an approval ({needs})"
+        was_limited = approved != schedule.approved
+        if decision.answer is Answer.ASK and was_limited and not _is_limited(decision):
+            return "it would need an approval (it was to run in the sandbox)"
         if decision.answer is Answer.ASK and schedule.root != str(self._workspace.root):
             return f"it would need an approval (you gave one for {schedule.root})"
         return ""
@@ -285,7 +290,8 @@ class SessionScheduler:
     async def _needs(self, schedule: Schedule) -> str:
         """What its call has been approved for, grants of this session not counted."""
         policy = replace(self._services.parts.policy, granted=[], command_rules=[])
-        return _beyond(await self._judged(schedule, policy))
+        decision = await self._judged(schedule, policy)
+        return f"{_beyond(decision)}{_LIMITED if _is_limited(decision) else ''}"
 
     async def _judged(self, schedule: Schedule, policy: Policy) -> Decision:
         """The decision about its run. Raises ``BackgroundRefused``."""
@@ -345,6 +351,11 @@ def _beyond(decision: Decision) -> str:
     """For what the decision asks beyond what every command asks for."""
     is_plain = decision.rule is None and decision.lasts
     return "" if decision.answer is not Answer.ASK or is_plain else decision.why
+
+
+def _is_limited(decision: Decision) -> bool:
+    """Whether a sandbox limits the command."""
+    return decision.access not in {None, Access.OUTSIDE}
 
 
 def _name(schedule: Schedule) -> str:

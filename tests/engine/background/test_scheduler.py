@@ -34,6 +34,7 @@ from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.processes import until
 from tests.support.replies import Call, Reply
+from tests.support.sandboxes import needs
 
 NOON = 1_795_262_400.0  # 2026-11-21T12:00:00Z
 DAY = 86_400.0
@@ -288,6 +289,32 @@ def test_a_reason_to_ask_that_nobody_has_said_yes_to_keeps_it_from_starting(
         assert approved.approved
         await kept.tick(NOON + 180)
         assert len(await kept.begun()) == 2
+
+    timed(model_server, tmp_path, body)
+
+
+@pytest.mark.spec("BG-8", "SEC-3")
+def test_what_was_to_run_in_the_sandbox_does_not_start_without_one(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    needs("bwrap")
+
+    async def body(kept: Kept) -> None:
+        sandbox, made = kept.session.sandbox, tmp_path / "made"
+        assert sandbox is not None
+        sandbox.switch(on=True)
+        kept.session.set_mode(PermissionMode.AUTO)
+        await kept.put(f"touch {made}", MINUTELY)
+        sandbox.switch(on=False)
+        for mode in (PermissionMode.AUTO, PermissionMode.DEFAULT):
+            kept.session.set_mode(mode)
+            await kept.tick(kept.clock.now + 60)
+            assert not kept.background.tasks() and not made.exists()
+            assert "would need an approval (it was to run in the sandbox)" in kept.notices[-1]
+        sandbox.switch(on=True)
+        await kept.tick(kept.clock.now + 60)
+        (run,) = await kept.begun()
+        assert run.state is TaskState.SUCCEEDED and made.exists()
 
     timed(model_server, tmp_path, body)
 
