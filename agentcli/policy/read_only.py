@@ -234,6 +234,11 @@ class _Reader:
         names = [loop.variable for loop in around]
         values = []
         for loop in around:
+            if any(
+                each.variable == loop.variable and loop.start < each.start < loop.end
+                for each in self.parsed.loops
+            ):
+                return  # behind the inner loop it is what that one has left
             known: list[str] = []
             for source in loop.sources:
                 word = unquote(source)

@@ -273,6 +273,24 @@ def test_a_word_that_looks_like_an_option_is_no_value_to_programs_that_may_run_i
         assert is_read_only(command, workspace, contained=contained), command
 
 
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize("contained", [False, True])
+def test_a_variable_that_an_inner_loop_sets_too_is_not_known_behind_it(
+    workspace: Workspace, *, contained: bool
+) -> None:
+    for inner, use in (("ox", "sort -$v a.txt"), ("/etc/x", "cat $v"), ("pre=./x", "rg --$v x")):
+        for command in (
+            f"for v in r a; do for v in {inner}; do true; done; {use}; done",
+            f"for v in r; do if true; then for v in {inner}; do true; done; fi; {use}; done",
+        ):
+            assert not is_read_only(command, workspace, contained=contained), command
+    for command in (
+        "for v in a.txt; do cat $v; done; for v in sub; do ls $v; done",
+        "for v in a.txt; do for w in sub; do ls $v $w; done; cat $v; done",
+    ):
+        assert is_read_only(command, workspace, contained=contained), command
+
+
 @pytest.mark.spec("SEC-2")
 def test_a_program_of_the_repository_is_found_from_where_cd_leads(workspace: Workspace) -> None:
     (workspace.root / "sub" / "ls").write_text("#!/bin/sh\ntouch canary\n")
