@@ -203,7 +203,11 @@ class _Reader:
                 os.access(place, os.X_OK) and place.is_dir() and self.workspace.contains(place)
             ):
                 return ()
-            found.append(Path(os.path.realpath(place)))
+            # the shell takes ".." off the name, the kernel off what it leads to
+            named = os.path.normpath(directory / target)
+            if os.path.realpath(named) != os.path.realpath(place):
+                return ()
+            found.append(Path(named))
         return tuple(found)
 
     def only_reads(self, command: SimpleCommand) -> bool:

@@ -291,6 +291,21 @@ def test_a_variable_that_an_inner_loop_sets_too_is_not_known_behind_it(
         assert is_read_only(command, workspace, contained=contained), command
 
 
+@pytest.mark.spec("SEC-5")
+@pytest.mark.parametrize("contained", [False, True])
+def test_above_a_link_is_what_the_shell_takes_for_it(
+    workspace: Workspace, *, contained: bool
+) -> None:
+    (workspace.root / "deep" / "dir").mkdir(parents=True)
+    (workspace.root / "link").symlink_to("deep/dir")
+    for command in ("cd link/.. && cat ../x", "cd link && cd .. && cat ../x"):
+        assert not is_read_only(command, workspace, contained=contained), command
+    within = Workspace(workspace.root, workspace.root / "link")
+    assert not is_read_only("cd .. && cat ../x", within, contained=contained)
+    for command in ("cd link && cat ../x", "cd deep/dir && cd .. && cat ../a.txt", "cd ./deep/.."):
+        assert is_read_only(command, workspace, contained=contained), command
+
+
 @pytest.mark.spec("SEC-2")
 def test_a_program_of_the_repository_is_found_from_where_cd_leads(workspace: Workspace) -> None:
     (workspace.root / "sub" / "ls").write_text("#!/bin/sh\ntouch canary\n")
