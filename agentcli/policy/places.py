@@ -309,7 +309,10 @@ def starts_of(commands: Sequence[SimpleCommand], cwd: Path) -> Starts:
         if command.words[0] == "popd" or target in {None, "-"}:
             is_sure = is_sure and command.words[0] == "popd"
             continue
-        found = list(dict.fromkeys((*found, *places_of(target or "", found))))
+        # the shell takes ".." off the name, the kernel off what a link leads to
+        places = list(places_of(target or "", found))
+        named = (Path(os.path.normpath(place)) for place in places)
+        found = list(dict.fromkeys((*found, *places, *named)))
         if len(found) > _MAX_PLACES:
             return Starts(tuple(found[:_MAX_PLACES]), is_sure=False)
     return Starts(tuple(found), is_sure)

@@ -199,13 +199,11 @@ class _Reader:
         found = []
         for directory in self.directories:
             place = replace(self.workspace, cwd=directory).resolve(target)
-            if not (
-                os.access(place, os.X_OK) and place.is_dir() and self.workspace.contains(place)
-            ):
-                return ()
             # the shell takes ".." off the name, the kernel off what it leads to
             named = os.path.normpath(directory / target)
-            if os.path.realpath(named) != os.path.realpath(place):
+            is_clear = os.path.realpath(named) == os.path.realpath(place)
+            is_there = os.access(place, os.X_OK) and place.is_dir()
+            if not (is_clear and is_there and self.workspace.contains(place)):
                 return ()
             found.append(Path(named))
         return tuple(found)

@@ -122,6 +122,17 @@ def test_a_destructive_command_that_writes_a_protected_place_asks_after_a_second
     assert in_yolo(workspace, text, yolo_twice=True).answer is Answer.ASK
 
 
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_a_rule_frees_no_command_where_cd_leads_above_a_link(workspace: Workspace) -> None:
+    (workspace.root / "sub" / "deep").mkdir()
+    (workspace.root / "link").symlink_to("sub/deep")
+    policy = policy_of(Mode.DEFAULT, ["bash(make *)"], [])
+    for text in ("cd link/../.. && make x", "cd link && cd ../.. && make x"):
+        assert judged(command(workspace, text), policy).answer is Answer.ASK, text
+    for text in ("cd link && make x", "cd sub/deep && make x"):
+        assert judged(command(workspace, text), policy).answer is Answer.ALLOW, text
+
+
 @pytest.mark.spec("SEC-14")
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_looks_like_it_runs_in_yolo(text: str, workspace: Workspace) -> None:
