@@ -15,6 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
@@ -601,6 +602,7 @@ class ResultWriter:
         )
         async with self._lock:
             await uninterruptible(self._commit(index, recorded, duration_s))
+        job.output = replace(output, raw=None)  # it is stored, and a step may have many
 
     async def _commit(self, index: int, recorded: RecordedResult, duration_s: float) -> None:
         ready = {**self._ready, index: (recorded.result, duration_s)}

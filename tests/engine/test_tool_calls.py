@@ -21,7 +21,16 @@ from agentcli.domain.events import (
     ToolRefused,
     ToolStarted,
 )
-from agentcli.domain.messages import ResultStatus, TextPart, ToolResult
+from agentcli.domain.history import History
+from agentcli.domain.keeping import MemoryStore
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ResultStatus,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from agentcli.domain.tools import (
     Asks,
@@ -32,6 +41,8 @@ from agentcli.domain.tools import (
     Workspace,
     WouldFail,
 )
+from agentcli.engine.jobs import Job
+from agentcli.engine.tool_calls import ResultWriter
 from tests.support.ticks import run_ticks
 from tests.support.turns import Answers, Box, FakeTool, PlayedProvider, Run, World, calls, says
 
@@ -777,3 +788,25 @@ def test_a_changed_path_of_the_shell_makes_known_commands_ask(tmp_path: Path) ->
         world.store.state["shell"] = {"outside": left}
         asyncio.run(world.run())
         assert len(world.approver.requests) == asked
+
+
+@pytest.mark.spec("SEC-13")
+def test_what_a_tool_has_printed_is_not_held_once_it_is_recorded() -> None:
+    jobs = [
+        Job(ToolCall(name, "t", {}), output=ToolOutput.text("x", raw=b"y" * 9, display="d"))
+        for name in ("a", "b")
+    ]
+    events: list[AgentEvent] = []
+    history = History(
+        [UserMessage((TextPart("go"),)), AssistantMessage(tuple(j.call for j in jobs))]
+    )
+    writer = ResultWriter(MemoryStore(), history, events.append, jobs)
+
+    async def finish() -> None:
+        await writer.finish(1, 0.0)
+        await writer.finish(0, 0.0)
+
+    asyncio.run(finish())
+    assert [job.output and job.output.raw for job in jobs] == [None, None]
+    shown = [(e.call.id, e.display) for e in events if isinstance(e, ToolFinished)]
+    assert shown == [("a", "d"), ("b", "d")]
