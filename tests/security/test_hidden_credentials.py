@@ -133,6 +133,7 @@ def decision(root: Path, command: str, mode: Mode = Mode.AUTO) -> Decision:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(160)
 @pytest.mark.spec("SEC-3", "SEC-4")
 @pytest.mark.parametrize("kind", BOTH)
 def test_no_search_that_runs_unasked_shows_a_credential(kind: str, root: Path) -> None:
