@@ -45,6 +45,7 @@ from pathlib import Path
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 from agentcli.store import disk as _private
+from agentcli.store import seals
 from agentcli.store.codec import checksum
 
 SCHEMA_VERSION = 9
@@ -349,13 +350,13 @@ def fault_of_tables(db: sqlite3.Connection, version: int) -> str:
             return f"its {key} is missing"
         if sql and (problem := _difference(stored[key][1], tables[name], least.get(name, set()))):
             return f"its table {name} is not as it was made: {problem}"
+    if code := [key for key in stored if key.partition(" ")[0] not in {"table", "index"}]:
+        return f"it holds triggers or views, which no session has: {code[0]}"
     # SQLite answers from an index that knows rows of its own, which are in no table
-    if code := [
-        key
-        for key, (_, sql) in stored.items()
-        if not key.startswith("table ") and (sql or not key.startswith("index "))
-    ]:
-        return f"it holds triggers or views, or an index, which no session has: {code[0]}"
+    listed = "SELECT name FROM pragma_index_list(?) WHERE origin = 'c'"
+    for table in seals.COLUMNS:
+        if made := db.execute(listed, (table,)).fetchone():
+            return f"its table {table} has an index, which no session has: {made[0]}"
     return ""
 
 

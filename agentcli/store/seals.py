@@ -4,8 +4,8 @@ Laws. A mark covers one row: its table, what is in it, and the session that the 
 so that a row holds in no other session. It is written in the transaction that writes the row. A
 row that has acted, or no longer can, has none: bringing it back takes an older copy of the whole
 file. A store that is to go on with a file first drops what has no mark (``drop_foreign``); what was
-said stays. Files that hold triggers, views or indexes are not opened at all (``file.py``), so that
-no statement here does more than it says, or finds what is in no table.
+said stays. Files that hold triggers, views or, of these tables, indexes are not opened at all
+(``file.py``), so that no statement here does more than it says, or finds what is in no table.
 """
 
 from __future__ import annotations
