@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -191,7 +192,7 @@ def test_hooks_of_the_users_are_theirs_where_the_workspace_is_the_home(home: Pat
         HookConfig(HookEvent.STOP, command) for command in ("~/bin/tell.sh", "make -s lint")
     )
     assert contained_hooks((named, doubted), Path.home(), None) == (
-        named,
+        replace(named, variables=(("PYTHONPYCACHEPREFIX", os.devnull),)),
         replace(doubted, contained=True, obeys_files=True),
     )
 
