@@ -129,9 +129,10 @@ _SHELL_VALUES = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 _FIND_PROGRAMS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FD_PROGRAMS = frozenset({"-x", "-X", "--exec", "--exec-batch"})
 _XARGS = _options(
-    "-0 -r -t -p -x -o --null --no-run-if-empty --verbose --interactive --exit --open-tty",
-    "-I -n -P -L -s -E -d -a -J -R -S --replace --max-args --max-procs --max-lines --max-chars"
-    " --eof --delimiter --arg-file",
+    # of the last three the value is never the next word
+    "-0 -r -t -p -x -o --null --no-run-if-empty --verbose --interactive --exit --open-tty --replace"
+    " --max-lines --eof",
+    "-I -n -P -L -s -E -d -a -J -R -S --max-args --max-procs --max-chars --delimiter --arg-file",
 )
 
 
@@ -315,7 +316,7 @@ def _replaced(word: str | None, following: str | None) -> str:
     """The text that xargs puts its input in place of, if this option names it."""
     for flag in ("-I", "-J", "--replace"):
         if word == flag:
-            return following or "{}"
+            return (following if flag != "--replace" else "") or "{}"
         if word and word.startswith(flag):
             return word[len(flag) :].removeprefix("=")
     return ""

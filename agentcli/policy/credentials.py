@@ -381,7 +381,7 @@ def _grep(words: Words) -> _SearchScope | None:
     if not is_deep and not re.search(r"(?<!\S)--(?:rec|der|di[a-z]*[= ]rec)", options):
         return None
     left = _globs(words, "--exclude", "--exclude-dir")
-    takes = _globs(words, "--include")
+    takes = () if left else _globs(words, "--include")  # which comes first decides about the rest
     return _SearchScope(_operands(words), takes, tuple(each.rstrip("/") for each in left))
 
 
@@ -398,6 +398,8 @@ def _rg(words: Words) -> _SearchScope | None:
     given = tuple(match[1] or after for match, after in short if match)
     globs = (*_globs(words, "--glob", "--iglob"), *(g for e in given for g in without_braces(e)))
     takes = tuple(each for each in globs if not each.startswith("!"))
+    if any(not {"\\", "{"}.isdisjoint(each) for each in globs):  # ours are not rg's
+        return _SearchScope(tuple(each for each in _operands(words) if each not in given))
     is_bare = letters.count("u") + words.count("--unrestricted") > 1
     # what a glob takes is searched though it is hidden
     if not (takes or is_bare or "." in letters or "--hidden" in words) or "--files" in words:

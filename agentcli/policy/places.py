@@ -482,7 +482,8 @@ def without_sets(pattern: str) -> str:
 
 
 def closed(pattern: str) -> str:
-    """``pattern`` where a ``[`` that is never closed is one."""
+    """``pattern`` where a ``[`` that is never closed is one, for ``fnmatch``: no ``[^x]``."""
+    pattern = pattern.replace("[^", "[!")
     last = pattern.rfind("]") + 1
     return pattern[:last] + pattern[last:].replace("[", "[[]")
 

@@ -87,6 +87,10 @@ _WIDE_KINDS = _STRICT_KINDS | {
 }  # fmt: skip
 _EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 _SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitution"})
+# with these a command may not run, or changes the directory of others alone
+_MAY_SKIP = _SUBSHELLS | {
+    "if_statement", "case_statement", "for_statement", "while_statement", "negated_command",
+}  # fmt: skip
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./@%+=:,][A-Za-z0-9_./@%+=:,-]*|\0", re.ASCII)
 _MAX_CALLS = 500
@@ -123,7 +127,7 @@ def is_read_only(
 
         if credential_met(command, cwd):
             return False
-    return _Reader(workspace, search_path, contained, parsed, (cwd,)).reads_all()
+    return _Reader(workspace, search_path, contained, parsed, (cwd,)).reads_all("||" in command)
 
 
 def _takes_matches(words: Sequence[str], source: str) -> bool:
@@ -160,9 +164,12 @@ class _Reader:
     finder: GlobFinder = field(default_factory=GlobFinder)
     looked_at: dict[object, bool] = field(default_factory=dict)
 
-    def reads_all(self) -> bool:
-        """Whether each of the commands only reads, as ``cd`` leads from place to place."""
-        reader, is_certain = self, _SUBSHELLS.isdisjoint(self.parsed.kinds)
+    def reads_all(self, may_skip: bool) -> bool:  # noqa: FBT001 - its one argument
+        """Whether each of the commands only reads, as ``cd`` leads from place to place.
+
+        ``may_skip``: one of them runs only if another fails.
+        """
+        reader, is_certain = self, not may_skip and _MAY_SKIP.isdisjoint(self.parsed.kinds)
         for command in self.parsed.commands:
             if command.wrappers:
                 continue  # judged with the words of the one that runs it
@@ -170,6 +177,7 @@ class _Reader:
                 moved = reader.moved(command)
                 if not moved:
                     return False
+                is_certain = is_certain and not any(e.operator == "<" for e in command.redirections)
                 certain = is_certain and command.upstream is None
                 both = moved if certain else (*reader.directories, *moved)
                 reader = replace(reader, directories=tuple(dict.fromkeys(both)))
@@ -455,6 +463,8 @@ class _Reader:
         if spec.operands == "pattern" and PATTERN_GIVEN.isdisjoint(reading.options):
             operands = operands[1:]
         files = reading.files + (operands if spec.operands not in _NO_FILES else [])
+        if words[0] == "tree" and any(re.match("-[A-Za-z]*[IP].", word) for word in words):
+            return False  # the value is the next word, and what is glued on are options
         if words[0] == "strings" and any(word.startswith("@") for word in words):
             return False  # a file of further arguments
         if not all(map(self.may_read, files)):

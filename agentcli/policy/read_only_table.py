@@ -204,8 +204,8 @@ SPECS: dict[str, str] = {
     "egrep": _GREP,
     "fgrep": _GREP,
     "rg": "-iSswxvnNlcoqFPUuaHIpVh0. -e= -f@ -g= -t= -T= -A# -B# -C# -m# -j# -M# -E= -r= -d#"
-    " --regexp= --file@ --glob= --iglob= --glob-case-insensitive --type= --type-not= --type-add="
-    " --type-clear= --type-list --after-context# --before-context# --context# --max-count#"
+    " --regexp= --file@ --glob= --iglob= --glob-case-insensitive --type= --type-not="
+    " --type-list --after-context# --before-context# --context# --max-count#"
     " --threads# --max-columns# --max-columns-preview --max-depth# --maxdepth# --max-filesize="
     " --encoding= --replace= --ignore-case --smart-case --case-sensitive --word-regexp"
     " --line-regexp --invert-match --line-number --no-line-number --column --no-column"
@@ -215,7 +215,7 @@ SPECS: dict[str, str] = {
     " --no-filename --pretty --heading --no-heading --color= --colors= --null --null-data"
     " --hidden --no-hidden --no-ignore --no-ignore-dot --no-ignore-exclude --no-ignore-files"
     " --no-ignore-global --no-ignore-parent --no-ignore-vcs --no-ignore-messages --ignore"
-    " --ignore-file@ --no-require-git --no-config --json --stats --sort= --sortr= --trim"
+    " --no-require-git --no-config --json --stats --sort= --sortr= --trim"
     " --passthru --passthrough --vimgrep --byte-offset --crlf --binary --no-messages --mmap"
     " --no-mmap --no-follow --one-file-system --path-separator= --context-separator="
     " --field-match-separator= --field-context-separator= --include-zero --line-buffered"

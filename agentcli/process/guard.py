@@ -205,6 +205,8 @@ class Guard:
 
     def end(self) -> None:
         """Kill all of it, and return as ``watch`` does; what it asks for is answered no more."""
+        if self.sockets is not None:
+            self.sockets.close()  # none counts as the session's own beyond it
         self.sockets = None
         self._stop(0.0)
         self.watch()

@@ -286,7 +286,7 @@ class SessionSandbox:
         command has git track is not among that.
         """
         from agentcli.process.git_index import tracked_in
-        from agentcli.process.sandbox_home import is_below
+        from agentcli.process.sandbox_home import is_below, outermost
 
         found = (each for root in self._roots for each in self._own().credentials(root))
         real = dict.fromkeys(real_path(each) for each in islice(found, _MOST_SHUT))
@@ -298,7 +298,7 @@ class SessionSandbox:
             }
             tracked = {below[name] for name in tracked_in(index, below)} if below else ()
             shut = [each for each in shut if each not in tracked]
-        return replace(places, shut=tuple(shut))
+        return replace(places, shut=outermost(shut))
 
     def _with(self, places: Places, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         private, reads_only = self._private, access.reads_only

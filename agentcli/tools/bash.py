@@ -66,8 +66,6 @@ MAX_TIMEOUT_S = 600.0
 _FOOTER_CHARS = 2_000
 _SUMMARY_CHARS = 100
 _NAMED_PROCESSES = 5
-_MOST_VARIABLES = 20
-_VARIABLE_CHARS = 200
 _SIGNALLED = 128
 _ACCESS_SHOWN = {"network": ", with network", "outside": ", outside the sandbox"}
 _NETWORK_REFUSED = re.compile(
@@ -344,11 +342,8 @@ def _limits(start: _Start, offered: Sandbox | None) -> str:
 
 def _changed_variables(state: ShellState) -> tuple[str, ...]:
     """What earlier commands have left in the environment, for the one who is to say yes."""
-    differences = state.differences()
-    shown = [f"  {one_line(text, _VARIABLE_CHARS)}" for text in differences[:_MOST_VARIABLES]]
-    more = len(differences) - len(shown)
-    head = ("with what earlier commands have set:",) if shown else ()
-    return (*head, *shown, *((f"  and {more} more",) if more > 0 else ()))
+    shown = ["  " + text.replace("\n", r"\n") for text in state.differences()]
+    return ("with what earlier commands have set:", *shown) if shown else ()
 
 
 async def _keep_state(

@@ -471,7 +471,10 @@ NEVER = [
     "if rm a.txt; then ls; fi", "cat <(touch x)", "diff <(ls) <(rm a.txt)",
     "diff <(ls) >(tee x)", "bash <(ls)", ". <(ls)", "tee <(ls)", "sort -o <(ls) a.txt", "<(ls)",
     "[[ $(ls) -gt 3 ]]", '[ "$(rm x)" -gt 3 ]', '[ 1 -gt 2 -a -v "a[$(ls)]" ]', "[[ -n $(rm x) ]]",
-    "[[ a == @(a|b) ]]", "[[ a < b ]]", "diff <(cd .. && ls) a.txt", "time -o x ls", "nice make", "timeout 5 git gc",
+    "find . | xargs --replace touch cat x", "find . | xargs --eof sh cat", "ls | xargs --max-lines cp cat x",
+    "tree -Io x out", "tree -aPo x out", "rg --type-add 'e:.env' -te x", "rg --ignore-file ig x",
+    "cd sub || cd inner; cat ../../x", "if cd sub; then cd .; else cd inner; fi; cat ../../x",
+    "cd sub < nope; cat ../../x", "[[ a == @(a|b) ]]", "[[ a < b ]]", "diff <(cd .. && ls) a.txt", "time -o x ls", "nice make", "timeout 5 git gc",
 ]  # fmt: skip
 
 

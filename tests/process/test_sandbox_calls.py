@@ -556,6 +556,26 @@ def test_an_address_that_cannot_be_does_not_end_the_guard(work: Path, kind: str)
     assert text.startswith("EFAULT\nEFAULT\n") and "exit code 0" in text
 
 
+FORGED_LINE = r"""
+import errno, socket
+with socket.socket(socket.AF_UNIX) as s, socket.socket(socket.AF_UNIX) as c:
+    s.bind("\0q\nx: 1 1 00010000 1 01 zz @forged")
+    s.listen()
+    c.setblocking(False)
+    print(errno.errorcode[c.connect_ex("\0forged")])
+"""
+
+
+@both
+@pytest.mark.spec("SEC-7", "SEC-18", "CAN-10")
+def test_a_name_that_looks_like_a_line_of_the_kernels_does_not_end_the_guard(
+    work: Path, kind: str
+) -> None:
+    (work / "forged.py").write_text(FORGED_LINE)
+    (text,) = told(work, f"{PYTHON} forged.py", kind=kind)
+    assert text.startswith("E") and "exit code 0" in text
+
+
 @pytest.mark.spec("SEC-7", "SEC-18")
 def test_a_connection_for_which_no_thread_is_left_is_refused(
     work: Path, monkeypatch: pytest.MonkeyPatch

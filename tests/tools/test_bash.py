@@ -9,6 +9,7 @@ import resource
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments, PersistenceError
 from agentcli.domain.tools import Asks, OutputKind, ToolContext, ToolOutput
 from agentcli.process.run import end_processes
+from agentcli.process.shell import STATE_KEY, ShellState, ShellStates
 from agentcli.tools.bash import TOOL
 from tests.support.processes import alive, pids_in, until
 from tests.support.tool_context import MemoryState, Progress, text_of, tool_context
@@ -440,3 +442,19 @@ def test_plain_sh_is_used_where_there_is_no_bash(
     assert "[exit code 3" in texts[0]
     assert texts[1].startswith(f"{tmp_path}/sub\nx\ny\n")
     assert texts[2].startswith(f"{tmp_path}\n")
+
+
+@pytest.mark.spec("SEC-15", "SEC-6")
+def test_an_escalation_shows_all_that_earlier_commands_have_set(tmp_path: Path) -> None:
+    names = {f"A{number}": "x" for number in range(40)}
+    long = {"PATH": f"/usr/bin:{'x' * 400}:/evil/bin", "ZZ": "one\nline  of two"}
+    states = ShellStates(inside=ShellState(variables={**names, **long}))
+
+    async def main() -> str:
+        ctx = tool_context(tmp_path)
+        await ctx.state.set(STATE_KEY, replace(states, outside=states.inside).to_json())
+        return await TOOL.preview(TOOL.parse({"command": "git fetch", "access": "network"}), ctx)
+
+    lines = asyncio.run(main()).splitlines()
+    assert {f"  {name}=x" for name in names} <= {*lines}
+    assert f"  PATH={long['PATH']}" in lines and r"  ZZ=one\nline  of two" in lines
