@@ -17,7 +17,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.settings import validate
 from agentcli.headless.errors import MEANINGS
 from agentcli.providers._registry import BUILT_IN
-from agentcli.repl.commands import helps
+from agentcli.repl.commands import helps, use_custom
 from agentcli.store.schema import SCHEMA_VERSION, STATEMENTS, table_names
 from tests.support.cli import run_agent
 from tests.support.docs import (
@@ -134,6 +134,7 @@ def test_every_provider_is_listed_with_its_key() -> None:
 def test_every_slash_command_is_listed() -> None:
     table = topic("chat").partition("\n| command |")[2].partition("\n\n")[0]
     listed = re.findall(r"`/([a-z]+)`", table)
+    use_custom(())  # of another test's session
     assert sorted(listed) == sorted(helps())
 
 
