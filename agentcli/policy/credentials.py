@@ -274,7 +274,8 @@ def _may_show_untracked(command: SimpleCommand, cwd: Path) -> bool:
         names = [word for word in words[1:] if not (word or "").startswith("-")]
         if len(names) > len(("diff", "a file")):
             return True
-    return not any(os.path.lexists(place / ".git") for place in (cwd, *cwd.parents))
+    compares = None in words or not known.isdisjoint({"diff", "grep"})
+    return compares and not any(os.path.lexists(p / ".git") for p in (cwd, *cwd.parents))
 
 
 def _may_run_unknown(command: SimpleCommand, _: Path) -> bool:
