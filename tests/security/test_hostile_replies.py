@@ -145,6 +145,7 @@ LARGE: dict[str, tuple[str, Callable[[], Body]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", LARGE)
 def test_a_reply_that_is_more_than_it_says_is_given_up(work: Path, large: str) -> None:
     protocol, make = LARGE[large]
