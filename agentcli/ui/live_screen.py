@@ -14,7 +14,6 @@ one is. So for a moment after a resize each frame asks for an answer, and the ne
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ from agentcli.ui.rows import (
     text_of,
     wrap_line,
 )
-from agentcli.ui.screen import FLUSHES_PER_S, PIECE_CHARS, Screen, Size, TerminalWriter
+from agentcli.ui.screen import END_S, FLUSHES_PER_S, PIECE_CHARS, Screen, Size, TerminalWriter
 from agentcli.ui.theme import Theme
 
 MAX_TAIL = 6
@@ -125,10 +124,7 @@ class LiveScreen(Screen):
         if self._compose is None:
             return
         self._end_settling()
-        self._take_pending(math.inf)
-        while self._waiting and not self._is_held:
-            self._show_waiting()
-            self._take_pending(math.inf)
+        self._catch_up()
         self._compose = None
         self._cancel_timer()
         rest = self._tail.rows
@@ -359,8 +355,7 @@ class LiveScreen(Screen):
         """Draw a frame now, or when a terminal that is behind has caught up."""
         if self._compose is None or self._settling is not None:
             return
-        is_behind = self._writer is not None and self._writer.is_behind
-        if is_behind or self._unseen is not None:
+        if self._is_blocked:
             self._cancel_timer()
             return
         if (size := self.size) != self._drawn_size:
@@ -392,8 +387,18 @@ class LiveScreen(Screen):
         if out and self._unsteady_until:
             out += self._asking_whether_taken()
         self._write(out)
-        if self._behind or self._waiting:
+        if self._behind or (self._waiting and not self._is_held):
             self.request()
+
+    def _catch_up(self) -> None:
+        """Show what waits, all of it but text that would take too long, which is told."""
+        while True:
+            self._take_pending(END_S)
+            self.cut()
+            self._take_pending(END_S)
+            if not self._waiting or self._is_held:
+                break
+            self._show_waiting()
 
     def _asking_whether_taken(self) -> str:
         """What asks for the answer to a frame, soon after a resize; none follows before it."""
@@ -547,6 +552,11 @@ class LiveScreen(Screen):
         """An empty line, unless there is one."""
         if not self._waits(self.gap):
             super().gap()
+
+    @property
+    def _is_blocked(self) -> bool:
+        is_behind = self._writer is not None and self._writer.is_behind
+        return is_behind or self._unseen is not None or self._settling is not None
 
     @property
     def _is_held(self) -> bool:

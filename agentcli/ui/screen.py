@@ -310,7 +310,7 @@ class TextStream:
 
 FLUSHES_PER_S = 30
 FRAME_S = 0.02  # of each flush is for streamed text: what comes faster waits
-_END_S = 0.5
+END_S = 0.5
 PIECE_CHARS = 8_192  # the worst Markdown of that size takes less than 0.1 s
 
 
@@ -410,8 +410,13 @@ class Screen:
         self._timer = None
         self._flush()
         self._last_flush = asyncio.get_running_loop().time()
-        if self._behind:
+        if self._behind and not self._is_blocked:
             self.request()
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether nothing can be shown until something else has happened, which asks for it."""
+        return False
 
     def _flush(self) -> None:
         """Show what is waiting."""
@@ -449,9 +454,9 @@ class Screen:
         if self._text is None:
             return
         self._cancel_timer()
-        self._take_pending(_END_S)
+        self._take_pending(END_S)
         self.cut()
-        self._take_pending(_END_S)
+        self._take_pending(END_S)
         self._show(self._text.finish())
         self._text = None
         if not self._at_line_start:
