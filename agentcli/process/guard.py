@@ -3,18 +3,19 @@ r"""The small process that stands between the app and one command; it knows noth
 Law: every process that the command leaves behind, however it detached itself, is a descendant
 of its guard (Linux: it is their "child subreaper"), and the guard does not end before they have.
 It kills them when told to, and at once when the app is gone, which it notices because its end of
-their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
+their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10). Where it is
+itself killed (by the kernel, for want of memory) its parent, which does nothing else, kills them.
 
 Protocol on standard input, a socket: the app sends 16 hex digits of length and, in ``marshal``'s
 form, ``{argv, cwd, env, handles, join, close, rules, give_up}``, later ``stop MILLISECONDS\n``,
-maybe often (SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO
-WHAT\n``, then ``exit CODE\n`` when the command itself has ended (negative: the signal), and
-end-of-file when nothing of it is left. ``handles`` are open files and the numbers under which the
-command gets them, ``join`` those of a user and a network namespace that it starts in, ``close``
-what it does not get of all that the guard was given, ``rules`` those that it takes upon itself
-(``domain.sandbox.Confined``): it makes the calls that they hand over; ``give_up`` the seconds that
-it waits for what it has killed. What bubblewrap itself runs as is not told to end: it would take
-the command with it.
+maybe often (SIGTERM now, SIGKILL that much later). The guard answers ``pid N OWN\n`` (the command's
+and its own) or ``fail ERRNO WHAT\n``, then ``exit CODE\n`` when the command itself has ended
+(negative: the signal), and end-of-file when nothing of it is left. ``handles`` are open files and
+the numbers under which the command gets them, ``join`` those of a user and a network namespace that
+it starts in, ``close`` what it does not get of all that the guard was given, ``rules`` those that
+it takes upon itself (``domain.sandbox.Confined``): it makes the calls that they hand over;
+``give_up`` the seconds that it waits for what it has killed. What bubblewrap itself runs as is not
+told to end: it would take the command with it.
 Only the standard library is available here, and of that what loads at once: each command waits for
 it. Where there is no ``/proc``, ``ps`` is asked.
 """
@@ -39,8 +40,10 @@ else:
     import _signal as signal  # "signal" itself makes enumerations, and loads what that takes
 
 CONTROL = 0
+_STDERR = 2
 RESCAN_S = 0.02
 GROUP_POLL_S = 0.5
+_ORPHANS_GIVE_UP_S = 5.0
 _LISTENER = b"listener "
 _HELPERS = frozenset({b"bwrap"})
 # above the numbers that commands are given files under
@@ -171,7 +174,7 @@ class Guard:
             os.waitpid(self.command, 0)
             _send(b"fail " + failure)
             return False
-        _send(b"pid %d" % self.command)
+        _send(b"pid %d %d" % (self.command, os.getpid()))
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.close(quiet)
@@ -390,11 +393,45 @@ def _send(line: bytes) -> None:
         pass
 
 
+def _outlive(guard: int) -> None:
+    """Wait for the guard; what one that was killed has left is ours by now, and is killed."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    try:
+        names = os.listdir("/proc/self/fd")  # noqa: PTH208 - pathlib is slow to load
+    except OSError:
+        names = []
+    for handle in map(int, names):
+        if handle > _STDERR:  # what the command alone is to hold open
+            os.closerange(handle, handle + 1)  # the one that was listed has gone already
+    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
+    signal.signal(signal.SIGCONT, lambda *_: os.kill(guard, signal.SIGCONT))
+    _, status = os.waitpid(guard, 0)
+    signal.signal(signal.SIGCONT, signal.SIG_DFL)
+    give_up = time.monotonic() + _ORPHANS_GIVE_UP_S
+    while status and time.monotonic() < give_up:
+        send_signal(descendants(os.getpid()), signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(RESCAN_S)
+
+
 def main() -> None:
     """Guard the command that the app asks for."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
     prctl(_PR_SET_NAME, b"agent-guard")
+    if prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0:
+        try:
+            guarding = os.fork()
+        except OSError:  # no process is left for it: the guard goes on alone
+            guarding = 0
+        if guarding:
+            _outlive(guarding)
+            return
     guard = Guard()
     try:
         started = guard.start()

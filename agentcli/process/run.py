@@ -278,7 +278,7 @@ async def _left_running(process: GuardedProcess) -> tuple[int, ...]:
         return ()
     from agentcli.process.guard import descendants, without_helpers
 
-    found = await asyncio.to_thread(descendants, process.guard.pid)
+    found = await asyncio.to_thread(descendants, process.guarding)
     return tuple(sorted(without_helpers(found)))
 
 
@@ -297,7 +297,7 @@ class GuardedProcess:
         self.output_ended: asyncio.Future[None] = self._loop.create_future()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.bytes_read = 0
-        self.pid = 0
+        self.pid = self.guarding = 0
         try:
             self._control, self._output, self.guard = _start_guard(handles)
         except OSError as error:
@@ -309,7 +309,7 @@ class GuardedProcess:
 
     def still_lives(self) -> int:
         """The pid of the guard while anything of the command is left, else 0."""
-        return 0 if self.gone.done() else self.guard.pid
+        return 0 if self.gone.done() else self.guarding
 
     async def start(self, command: Command) -> None:
         """Have the guard start the command; raises ``StartFailed``."""
@@ -406,7 +406,7 @@ class GuardedProcess:
         for line in lines:
             word, _, rest = line.partition(b" ")
             if word == b"pid":
-                self.pid = int(rest)
+                self.pid, self.guarding = map(int, rest.split())
                 if not self.started.done():
                     self.started.set_result("")
             elif word == b"exit" and not self.exited.done():

@@ -197,6 +197,7 @@ _PIDFD_GETFD, _OPENAT2 = 438, 437
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 _NOTICE = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
+_LOCK = struct.Struct("hhqqi0q")  # fcntl(2): struct flock
 _IN_ROOT = 0x10
 _CONTINUE = 1
 _MOST_UNHEARD = 1000
@@ -241,13 +242,13 @@ class SocketKeeper:
 
     ``registry`` is a directory out of their reach, shared by the guards of a session, with a name
     for each socket at which one of their commands listens. The inode is held open as long as the
-    guard lives, so its number means no other.
+    guard lives, so its number means no other; so long the name is locked, and counts.
     """
 
     def __init__(self, pid: int, listener: int, registry: str) -> None:
         self.listener = _file_of(pid, listener)
         self._registry = registry
-        self._held: dict[str, int] = {}
+        self._held: dict[str, tuple[int, int]] = {}
         self._unheard: dict[int, int] = {}
         here = machine()
         self._listen = here.one("listen") if here is not None else -1
@@ -374,23 +375,36 @@ class SocketKeeper:
             os.close(handle)
 
     def _note(self, name: str, handle: int) -> None:
-        for known, held in list(self._held.items()):
+        for known, (held, _) in list(self._held.items()):
             if known == name or (held >= 0 and not os.fstat(held).st_nlink):
                 self._forget(known)
-        self._held[name] = handle
         path = os.path.join(self._registry, name)  # noqa: PTH118 - pathlib is slow to load
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        entry = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._held[name] = handle, entry
+        fcntl.fcntl(entry, fcntl.F_OFD_SETLK, _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
 
     def _forget(self, name: str) -> None:
         try:
             os.unlink(os.path.join(self._registry, name))  # noqa: PTH108, PTH118 - likewise
         except OSError:
             pass
-        if (handle := self._held.pop(name)) >= 0:
+        handle, entry = self._held.pop(name)
+        os.close(entry)
+        if handle >= 0:
             os.close(handle)
 
     def _knows(self, name: str) -> bool:
-        return os.path.lexists(os.path.join(self._registry, name))  # noqa: PTH118 - likewise
+        """Whether a guard holds that name; the kernel takes it from one that was killed."""
+        try:
+            entry = os.open(os.path.join(self._registry, name), os.O_RDWR | os.O_CLOEXEC)  # noqa: PTH118 - likewise
+        except OSError:
+            return False
+        try:
+            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, *_ = _LOCK.unpack(fcntl.fcntl(entry, fcntl.F_OFD_GETLK, asked))
+            return bool(kind != fcntl.F_UNLCK)
+        finally:
+            os.close(entry)
 
 
 def _process_of(thread: int) -> int:

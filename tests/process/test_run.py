@@ -348,25 +348,52 @@ def test_too_many_open_files_are_a_reason_that_is_told(tmp_path: Path) -> None:
 
 
 @linux
-def test_a_killed_guard_does_not_leave_its_command(tmp_path: Path) -> None:
+@pytest.mark.spec("CAN-10", "REC-8")
+def test_a_killed_guard_leaves_nothing_of_its_command(tmp_path: Path) -> None:
     async def body() -> None:
-        started = asyncio.Event()
-
-        async def on_start(_: int) -> None:
-            started.set()
-
-        script = "echo $$ > shell.pid; echo $PPID > guard.pid; sleep 1000"
-        limits = RunLimits(CancelToken())
-        running = asyncio.create_task(run(bash(script, tmp_path), limits, keep, on_start))
-        await started.wait()
-        await until(lambda: len(pids_in(tmp_path)) == 2, "it runs")
+        script = f"echo $PPID > guard.pid; {FAMILY}"
+        running = asyncio.create_task(run(bash(script, tmp_path), RunLimits(CancelToken()), keep))
+        await until(lambda: len(pids_in(tmp_path)) == FAMILY_SIZE + 1, "it runs")
+        pids = pids_in(tmp_path)
         os.kill(int((tmp_path / "guard.pid").read_text()), signal.SIGKILL)
         ended = await running
         assert ended.ending is Ending.LOST
-        shell = int((tmp_path / "shell.pid").read_text())
-        await until(lambda: not alive(shell), "the shell is dead")
+        assert not [pid for pid in pids if alive(pid)]
 
     once(body)
+
+
+@linux
+@pytest.mark.spec("CAN-10", "REC-8")
+def test_a_killed_guard_leaves_nothing_that_its_command_had_left_in_the_background(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        script = "echo $PPID > guard.pid; setsid sleep 1000 >/dev/null & echo $! > left.pid"
+        ended = await run(bash(script, tmp_path), RunLimits(CancelToken()), keep)
+        assert ended.left_running and ended.still_lives and ended.still_lives()
+        os.kill(int((tmp_path / "guard.pid").read_text()), signal.SIGKILL)
+        await until(lambda: not (ended.still_lives and ended.still_lives()), "all of it has ended")
+        assert not alive(int((tmp_path / "left.pid").read_text()))
+
+    once(body)
+
+
+@linux
+@pytest.mark.spec("CAN-10")
+def test_a_command_that_stops_its_guard_and_what_watches_that_ends_with_the_app(
+    tmp_path: Path,
+) -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    first = "kill -STOP $(ps -o ppid= -p $PPID) $PPID\n"
+    host = subprocess.Popen([sys.executable, "-c", HOST, root, str(tmp_path), first])
+    try:
+        wait_until(lambda: len(pids_in(tmp_path)) == FAMILY_SIZE + 1, "all of them run")
+        pids = pids_in(tmp_path)
+    finally:
+        host.kill()
+        host.wait()
+    wait_until(lambda: not [pid for pid in pids if alive(pid)], "all of them are dead")
 
 
 FAULTY_GUARD = """

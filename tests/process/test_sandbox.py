@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
 from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
 from tests.support.databases import opened
-from tests.support.processes import until
+from tests.support.processes import guard_of, started, until
 from tests.support.sandboxes import BOTH, Sandboxed, bash, needs, told
 from tests.support.tool_context import text_of, tool_context
 
@@ -406,6 +407,23 @@ def test_a_cancel_ends_all_of_a_command_also_what_left_its_group(
             assert output.kind is OutputKind.CANCELLED
             assert text_of(output) == "on"
             assert named(f"sleep {mark}") == []
+
+    asyncio.run(run())
+
+
+@both
+@pytest.mark.spec("SEC-7", "CAN-10", "REC-8")
+def test_a_killed_guard_leaves_nothing_of_its_command(work: Path, kind: str) -> None:
+    mark = f"88{os.getpid()}{len(kind)}"
+
+    async def run() -> None:
+        async with Sandboxed(work, kind) as inside:
+            command = f"(setsid sleep {mark} &); sleep {mark}; echo not reached"
+            running = asyncio.create_task(bash(inside.ctx, command))
+            await until(lambda: len(started("sleep", mark)) == 2, "both")
+            os.kill(guard_of(started("sleep", mark)[0]), signal.SIGKILL)
+            await running
+            assert started("sleep", mark) == []
 
     asyncio.run(run())
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from agentcli.domain.sandbox import Access
 from agentcli.process import sandbox_calls
+from tests.support.processes import guard_of, started, until
 from tests.support.repositories import git, make_repository
 from tests.support.sandboxes import BOTH, Sandboxed, told
 
@@ -416,6 +418,30 @@ def test_a_socket_that_one_command_leaves_is_reached_by_the_next_but_not_after_i
             assert "b'hello'" in await inside.say(client)
             assert "b''" in await inside.say(client)  # it has accepted and ended
             assert "Error" in await inside.say(client)
+
+    asyncio.run(run())
+
+
+@both
+@pytest.mark.spec("SEC-18", "CAN-10")
+def test_the_socket_of_a_command_whose_guard_was_killed_is_not_ones_own_any_more(
+    work: Path, kind: str
+) -> None:
+    mark = f"s{os.getpid()}{kind}"
+    server = (
+        f"import socket; s = socket.socket(1); s.bind('{mark}'); s.listen(); s.accept(); s.accept()"
+    )
+    client = f"import socket; print(socket.socket(1).connect_ex('{mark}'))"
+
+    async def run() -> None:
+        async with Sandboxed(work, kind) as inside:
+            running = asyncio.create_task(inside.say(f'{PYTHON} -c "{server}"'))
+            await until(lambda: bool(started(PYTHON, "-c", server)), "it runs")
+            while not (await inside.say(f'{PYTHON} -c "{client}"')).startswith("0\n"):
+                pass  # not listening yet
+            os.kill(guard_of(started(PYTHON, "-c", server)[0]), signal.SIGKILL)
+            await running
+            assert (await inside.say(f'{PYTHON} -c "{client}"')).startswith(f"{errno.EACCES}")
 
     asyncio.run(run())
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from agentcli.process.guard import process_table
 
 BOUND_S = 15.0
 
@@ -45,3 +48,21 @@ def pids_in(directory: Path) -> list[int]:
         if text:
             found.append(int(text))
     return found
+
+
+def started(*argv: str) -> list[int]:
+    """The living processes with just these words."""
+    wanted, found = b"".join(word.encode() + b"\0" for word in argv), []
+    for pid, _, _ in process_table():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes() == wanted:
+                found.append(pid)
+    return found
+
+
+def guard_of(pid: int) -> int:
+    """The nearest guard above a process."""
+    parents = {each: parent for each, parent, _ in process_table()}
+    while Path(f"/proc/{pid}/comm").read_text() != "agent-guard\n":
+        pid = parents[pid]
+    return pid
