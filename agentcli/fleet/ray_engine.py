@@ -3,7 +3,8 @@
 Ray is an extra and imported here alone, once the engine is asked for. It schedules and nothing
 else: a task's session is known before it starts, so what a lost node leaves goes on elsewhere with
 the same call, given that the nodes share the directories of tasks and sessions. Laws: no key is
-handed to Ray, the nodes have their own; Ray tells nobody that it is used, and opens no dashboard.
+handed to Ray, the nodes have their own; Ray tells nobody that it is used, and opens no dashboard;
+its workers import nothing from the working directory, which belongs to others (SEC-19).
 
 https://docs.ray.io/en/latest/ray-core/api/doc/ray.remote_function.RemoteFunction.options.html
 """
@@ -11,6 +12,7 @@ https://docs.ray.io/en/latest/ray-core/api/doc/ray.remote_function.RemoteFunctio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -47,6 +49,7 @@ class RayEngine:
         address = os.environ.get("RAY_ADDRESS", "").strip()
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"  # would send the directory to the nodes
         if address:
             for name, value in _PATIENCE.items():
                 os.environ.setdefault(name, value)
@@ -62,12 +65,13 @@ class RayEngine:
         say(f"waiting for the Ray cluster at {address}" if address else "starting a Ray")
         try:
             _look_for(address)
-            ray.init(
-                address=address or "local",
-                log_to_driver=False,
-                logging_level="ERROR",
-                **({} if address else alone),
-            )
+            with contextlib.chdir("/"):  # where it begins, its workers import from first
+                ray.init(
+                    address=address or "local",
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    **({} if address else alone),
+                )
         except UsageError:
             raise
         except Exception as error:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,6 +68,42 @@ assert main([*words, "--engine=ray"]) == 2
 def test_a_call_arrives_at_a_node_as_it_was_sent(tmp_path: Path) -> None:
     sent = TaskCall("id", "a prompt", tmp_path, ("-m", "x"), "{}", 2.5, is_data=True)
     assert ray_engine._as_call(json.loads(json.dumps(ray_engine._as_plain(sent)))) == sent
+
+
+@pytest.mark.spec("SEC-19")
+def test_ray_begins_outside_of_the_working_directory_where_its_workers_import_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[tuple[Path, str | None]] = []
+    hook = "RAY_ENABLE_UV_RUN_RUNTIME_ENV"
+
+    def init(**_: object) -> None:
+        began.append((Path.cwd(), os.environ.get(hook)))
+
+    fake = SimpleNamespace(init=init, remote=lambda **_: lambda run: run)
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.chdir(tmp_path)
+    for name in ("RAY_ADDRESS", "RAY_USAGE_STATS_ENABLED", hook):
+        monkeypatch.setenv(name, "")
+    ray_engine.RayEngine(print)
+    assert began == [(Path("/"), "0")] and Path.cwd() == tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+@pytest.mark.spec("SCALE-3", "SEC-19")
+@needs_ray
+def test_workers_of_ray_import_nothing_from_the_working_directory(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.default = say("done")
+    for name in ("agentcli", "asyncio", "json", "httpx"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(9)\n")
+    write_tasks(tmp_path / "t.jsonl", numbered_tasks(1))
+    args = ("batch", "t.jsonl", "-o", "out", "--engine", "ray")
+    env = agent_env(model_server, PYTHONSAFEPATH="1")
+    done = run_agent(*args, env=env, cwd=tmp_path, timeout=80)
+    assert done.code == 0, done.stderr
 
 
 @pytest.mark.spec("SCALE-3")
