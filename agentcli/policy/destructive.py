@@ -605,14 +605,15 @@ _GIT_KEEPS = frozenset(
 
 
 def _git_config(words: Words, directory: str) -> Operands:
-    reads = {"--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "get", "list",
-             "--get-color", "--get-colorbool", "--name-only", "--show-origin"}  # fmt: skip
-    operands = _plain(words, "-f --file --type --default --blob")
-    if not reads.isdisjoint(words) or (
-        len(operands) == 1
-        and operands != ("edit",)
-        and not _has(words, "e", "--edit", "--unset-all", "--remove-section")
+    takes = "-f --file --type --default --blob --comment"
+    operands = _plain(words, takes)
+    options = {*words} - {*operands, *_values_of(words, *takes.split())}
+    if operands[:1] in {("get",), ("list",)} or any(
+        word in {"-l", "--list"} or (word or "").startswith("--get") for word in options
     ):
+        return Operands()
+    is_edit = operands == ("edit",) or _has(words, "e", "--edit", "--unset-all", "--remove-section")
+    if len(operands) == 1 and not is_edit:
         return Operands()
     if files := _values_of(words, "-f", "--file"):
         return Operands(files)

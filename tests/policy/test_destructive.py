@@ -267,6 +267,8 @@ def of(text: str) -> Operands:
         ("curl --output=f u", ("f",)), ("gcc -o f a.c", ("f",)), ("cat a", ()), ("/usr/bin/tee a", ("a",)),
         ("git config a b", ("./.git/config",)), ("git -C d config a b", ("./d/.git/config",)),
         ("git config --global a b", ("~/.gitconfig",)), ("git config -f x a b", ("x",)),
+        ("git config a b list", ("./.git/config",)), ("git config --comment --list a b", ("./.git/config",)),
+        ("git config a get", ("./.git/config",)), ("git config get a", ()), ("git config -f -l a b", ("-l",)),
         ("git config --get a", ()), ("git config a", ()), ("git config --unset a", ("./.git/config",)),
         ("tar xf a.tar -C d", ("a.tar", "d")), ("tar -czf a.tar b", ("a.tar",)),
         ("unzip -od d a.zip", ("d",)),
