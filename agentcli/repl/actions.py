@@ -29,7 +29,6 @@ from agentcli.repl.commands import Chat
 from agentcli.repl.open_session import OpenSession
 from agentcli.repl.outside import edit_text, end_programs, log_in, needs_terminal
 from agentcli.repl.panel import Panel
-from agentcli.repl.slash.todos import todo_lines
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui import wording
@@ -402,7 +401,7 @@ class ChatActions:
         """Show the list as it is now, where it is shown."""
         lines: list[str] = []
         if self._todos_shown:
-            lines = todo_lines(await self._chat.session.todos())
+            lines = wording.todo_lines(await self._chat.session.todos())
         self._chat.input.show_todos(lines)
 
     def move_to_background(self) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from agentcli.domain.session import todo_line
 from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
@@ -25,13 +26,6 @@ class TodoStatus(StrEnum):
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
-
-
-_MARKS = {
-    TodoStatus.PENDING: "[ ]",
-    TodoStatus.IN_PROGRESS: "[>]",
-    TodoStatus.COMPLETED: "[x]",
-}
 
 
 class Todo(Arguments):
@@ -83,7 +77,7 @@ class TodosTool(BaseTool[TodosArguments]):
         )
         if counts[TodoStatus.IN_PROGRESS] > 1:
             text += " More than one is in progress; one at a time is easier to follow."
-        shown = "\n".join(f"{_MARKS[item.status]} {item.content}" for item in args.todos)
+        shown = "\n".join(todo_line(item.status, item.content) for item in args.todos)
         return ToolOutput.text(text, display=shown, summary=self.summary(args))
 
 

@@ -6,6 +6,7 @@ Law: an unknown value is called unknown, never 0 (LOOP-6, COST-1).
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from agentcli.domain.events import (
@@ -24,6 +25,7 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.messages import ResultStatus, Usage
 from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.session import todo_line
 from agentcli.ui.sanitize import clean, clean_line
 
 if TYPE_CHECKING:
@@ -299,6 +301,12 @@ def has_duration(text: str) -> bool:
 def first_line(text: str) -> str:
     """The first line of ``text`` that is not blank, safe to print."""
     return next((line.strip() for line in clean(text).splitlines() if line.strip()), "")
+
+
+def todo_lines(todos: Sequence[Mapping[str, str]]) -> list[str]:
+    """A line for each thing to do, safe to print."""
+    found = [todo_line(todo.get("status"), clean_line(todo.get("content", ""))) for todo in todos]
+    return found or ["The agent has no list of things to do."]
 
 
 _PROGRAMS = {

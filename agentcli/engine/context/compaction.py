@@ -45,6 +45,7 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import Effort, ModelRequest, cost_usd
+from agentcli.domain.session import todo_line
 from agentcli.domain.values import frozen
 from agentcli.engine.context.activated import HEADING, skills_in
 from agentcli.engine.context.outgoing import check_request, prepare
@@ -442,7 +443,6 @@ _LONGEST_WORDS = 2_000
 _ALL_WORDS = 12_000
 _MOST_FILES = 60
 _MOST_TODOS = 50
-_MARKS = {"completed": "[x]", "in_progress": "[>]"}
 
 
 @frozen
@@ -591,7 +591,7 @@ def _facts(folded: Sequence[Message], todos: Sequence[Mapping[str, Any]]) -> lis
         facts.append(_READ + _json(only_read))
     if todos:
         lines = [
-            f"{_MARKS.get(str(todo.get('status')), '[ ]')} {cut(str(todo.get('content')), 300)}"
+            todo_line(todo.get("status"), cut(str(todo.get("content")), 300))
             for todo in todos[:_MOST_TODOS]
         ]
         facts.append("To-do list:\n" + "\n".join(lines))
