@@ -1,0 +1,320 @@
+"""What the words of a command say that it would change or destroy (SEC-3, SEC-14).
+
+Law: a program writes what it names, unless a table says what it writes, or that it only reads.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Callable
+from itertools import pairwise
+
+from agentcli.domain.values import frozen
+from agentcli.policy.bash_wrappers import look_through
+from agentcli.policy.places import Words, without_sets
+from agentcli.policy.read_only_programs import only_reads
+from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION, UNKNOWN
+
+_MOST_RUN = 100
+
+
+@frozen
+class Operands:
+    """``written``: files that would be changed; ``destroyed``: whole trees that would be lost.
+
+    ``is_recursive``: what is destroyed may be a directory with all that is in it. ``perhaps``:
+    what a call names that is not known to only read it.
+    """
+
+    written: Words = ()
+    destroyed: Words = ()
+    is_recursive: bool = False
+    perhaps: Words = ()
+
+
+# they write nothing whatever their options are
+_NEVER_WRITE = HARMLESS_WITH_ANY_OPTION | {
+    "basename", "cd", "dirname", "echo", "printf", "pushd", "popd", "readlink", "realpath", "which",
+    "type", "source", ".", "export", "declare", "local", "readonly", "typeset", "unset", "set",
+    "alias", "kill", "wait", "read", "tail", "less", "more", "bat", "batcat", "tac", "nl", "cut",
+    "fold", "strings", "od", "hexdump", "cmp", "comm", "join", "shellcheck", "open", "xdg-open",
+}  # fmt: skip
+_TAKES_SCRIPT = re.compile(r"(?:bash|[dz]?sh|ksh|python[\d.]*|node|deno|bun|ruby|perl|php|lua)")
+# options that name what is left alone, or what variables are read from
+_LEAVE = re.compile(r"-[xXIEei]|--?[\w-]*(?:exclude|ignore|skip|env-?file|dotenv)[\w-]*")
+_GLUED = re.compile(r"-[A-Za-z0-9]+?([./~].*)", re.DOTALL)  # "-sD.git/config"
+
+
+def perhaps_of(words: Words) -> Words:
+    """Whatever may be a file that the call writes."""
+    program = (words[0] or "").rpartition("/")[2]
+    known = tuple(word or UNKNOWN for word in words)
+    if program in _NEVER_WRITE or only_reads((program, *known[1:])):
+        return ()
+    looked = look_through(words)
+    inner = () if looked.why_not else looked.inner
+    rest = words[1 : inner[0].start] if inner and inner[0].script is None else words[1:]
+    if _TAKES_SCRIPT.fullmatch(program):
+        rest = _without_script(rest)
+    found: list[str | None] = []
+    left = ""
+    for word in rest:
+        text = word or ""
+        option, _, value = text.partition("=")
+        if text.startswith("-"):
+            is_left = _LEAVE.fullmatch(option)
+            left = option if is_left and not value else ""
+            glued = _GLUED.match(text)
+            found += [] if is_left else [value or text[2:], glued[1] if glued else ""]
+        elif left:
+            left = left if left == "-x" else ""  # of zip: whatever comes
+        else:
+            found += [word, value.lstrip("@")]
+    return tuple(each for each in found if each != "" and "://" not in (each or ""))
+
+
+def _without_script(words: Words) -> Words:
+    """The words for a script: neither it nor code is written."""
+    at = next((at for at, word in enumerate(words) if (word or "-")[0] != "-"), len(words))
+    if words[at - 1 : at + 1] == ("-m", "json.tool"):
+        at += 1
+    return words[at + 1 :]
+
+
+def plain_words(words: Words, takes_value: str = "") -> Words:
+    """The operands; ``takes_value`` lists the options whose value is the next word."""
+    values = takes_value.split()
+    found: list[str | None] = []
+    is_value = False
+    for at, word in enumerate(words):
+        if is_value:
+            is_value = False
+        elif word == "--":
+            return (*found, *words[at + 1 :])
+        elif word is None or not word.startswith("-") or word == "-":
+            found.append(word)
+        else:
+            is_value = word in values
+    return tuple(found)
+
+
+def has(words: Words, short: str, *long: str) -> bool:
+    """Whether an option is given, alone or in a cluster such as ``-rf``."""
+    for word in words:
+        if word == "--":
+            return False
+        if word is None or not word.startswith("-"):
+            continue
+        name = word.partition("=")[0]
+        if len(name) > len("--x") and any(option.startswith(name) for option in long):
+            return True  # options may be shortened
+        if not word.startswith("--") and not set(short).isdisjoint(word[1:]):
+            return True
+    return False
+
+
+def possible_values(words: Words, *options: str) -> Words:
+    """What may be values of ``options``, as ``values_of`` of ``places`` has them.
+
+    Also behind other letters (``-so x``), and of a long name that is cut short (``--out=x``).
+    """
+    found: list[str | None] = []
+    letters = "".join(option[1:] for option in options if len(option) == len("-o"))
+    for at, word in enumerate(words):
+        if word is None or not word.startswith("-"):
+            continue
+        name, equals, value = word.partition("=")
+        values = [value] if equals else []
+        is_meant = word in options
+        if not word.startswith("--"):
+            values = [word[place + 1 :] for place, each in enumerate(word) if each in letters]
+            is_meant = is_meant or "" in values
+        elif len(name) > len("--o"):
+            is_meant = any(option.startswith(name) for option in options)
+            values = values if is_meant else []
+        found += filter(None, values)
+        found += words[at + 1 : at + 2] if is_meant and not equals else ()
+    return tuple(dict.fromkeys(found))
+
+
+def outputs(words: Words) -> Words:
+    """What most programs write: the value of ``-o``."""
+    return possible_values(words, "-o", "--output")
+
+
+# --- programs --------------------------------------------------------------------------------
+
+
+def _unknown_program(words: Words) -> Operands:
+    """``$cmd -rf x``: as ``rm`` would take it."""
+    return _rm(words) if has(words, "rR", "--recursive") else Operands(perhaps=words)
+
+
+def _rm(words: Words) -> Operands:
+    files = plain_words(words)
+    recursive = has(words, "rR", "--recursive")
+    return Operands(files, files if recursive or has(words, "f", "--force") else (), recursive)
+
+
+def _shred(words: Words) -> Operands:
+    files = plain_words(words, "-n -s --iterations --size --random-source")
+    return Operands(files, files)
+
+
+def _change_mode(words: Words) -> Operands:
+    """chmod, chown, chgrp: the first operand is a mode or an owner."""
+    files = plain_words(words, "--reference")
+    files = files if possible_values(words, "--reference") else files[1:]
+    recursive = has(words, "R", "--recursive")
+    return Operands(files, files if recursive else (), recursive)
+
+
+def _copy(words: Words) -> Operands:
+    """cp, install, ln: into the last operand, or the value of ``-t``."""
+    takes = "-m -o -g -S -t --mode --owner --group --suffix --target-directory"
+    return _into(plain_words(words, takes), possible_values(words, "-t", "--target-directory"))
+
+
+def _into(files: Words, targets: Words = ()) -> Operands:
+    sources = files
+    if not targets:
+        targets, sources = files[-1:], files[:-1]
+    inside = [
+        os.path.join(target, os.path.basename(source.rstrip("/")))  # noqa: PTH118, PTH119 - text as typed
+        for target in targets
+        if target is not None
+        for source in sources
+        if source is not None
+    ]
+    return Operands((*targets, *inside))
+
+
+def _mirror(words: Words) -> Operands:
+    files = plain_words(words, "-e -f --rsh --filter --exclude --include --exclude-from")
+    copied = _into(files)
+    deletes = any(word is not None and word.startswith("--del") for word in words)
+    lost = copied.written[:1] if deletes else ()
+    if "--remove-source-files" in words:
+        lost = (*lost, *files[:-1])
+    return Operands(copied.written, lost, bool(lost))
+
+
+def moved(words: Words) -> Operands:
+    """``mv``: what it writes, and its sources, which are lost."""
+    copied = _copy(words)
+    sources = plain_words(words, "-S -t --suffix --target-directory")
+    if not possible_values(words, "-t", "--target-directory"):
+        sources = sources[:-1]
+    known = tuple(source for source in sources if source is not None)
+    return Operands((*copied.written, *sources), known)
+
+
+def _disk_dump(words: Words) -> Operands:
+    return Operands(tuple(word[3:] for word in words if word is not None and word[:3] == "of="))
+
+
+def _in_place(words: Words) -> Operands:
+    """sed, perl, ruby: their files are written only with ``-i``."""
+    is_edit = any(word is not None and re.match(r"-[a-zA-Z0-9]*i|--i", word) for word in words)
+    return Operands(plain_words(words, "-e -f --expression --file") if is_edit else ())
+
+
+_UNPACKS_TO = ("--directory", "--file", "--one-top-level", "--index-file")
+
+
+def _unpack(words: Words) -> Operands:
+    """Tar and its kind: the directory that it is unpacked in, and what is packed."""
+    lost = plain_words(words[1:], "-f --file -C") if has(words, "", "--remove-files") else ()
+    if words and words[0] and words[0][0] != "-":  # "cf x.tar"
+        words = (f"-{words[0]}", *words[1:])
+    written = possible_values(words, "-C", "-d", "-f", "-D", "-o", *_UNPACKS_TO)
+    members = plain_words(words) if has(words, "x", "--extract", "--get") else ()
+    return Operands(written, lost, bool(lost), perhaps=members)
+
+
+def _make_file_system(words: Words) -> Operands:
+    files = tuple(word for word in plain_words(words) if word is None or "/" in word)
+    return Operands(files, files, is_recursive=True)
+
+
+_PATTERN_TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename", "-regex"})
+_WIDENS = frozenset({"!", "-not", "-o", "-or", ","})
+_ONLY_WILD = re.compile(r"[*?.]*")
+KILLERS = frozenset({"rm", "shred", "unlink", "mv", "chmod", "chown", "truncate"})
+"""What may destroy the files that ``find`` hands on."""
+
+
+def _find(words: Words) -> Operands:
+    """``find`` destroys below its starts, unless a pattern narrows what is found there."""
+    starts: list[str | None] = []
+    for word in words:
+        if word is not None and word.startswith(("-", "(", "!")):
+            break
+        starts.append(word)
+    tests = words[len(starts) :]
+    written = possible_values(tests, "-fprint", "-fprintf", "-fls")
+    run = [each.words for each in look_through(("find", *words)).inner]
+    for block in run:  # "sudo rm"
+        run += (each.words for each in look_through(block).inner if len(run) < _MOST_RUN)
+    runs = {(block[0] or "").rpartition("/")[2] for block in run if block}
+    if "-delete" not in tests and KILLERS.isdisjoint(runs):
+        return Operands(written)
+    narrowed = _WIDENS.isdisjoint(tests) and any(
+        word in _PATTERN_TESTS and after is not None and not _ONLY_WILD.fullmatch(after)
+        for word, after in pairwise(tests)
+    )
+    lost = [
+        start
+        for start in starts or ["."]
+        if not narrowed or start is None or start.startswith(("/", "~", ".."))
+    ]
+    if ("-prune", "-o") not in pairwise(tests) and any(
+        before not in {"!", "-not"} and _finds_git(test, after)
+        for before, test, after in zip((None, *tests), tests, tests[1:], strict=False)
+    ):
+        lost += [start and f"{start}/.git" for start in starts or ["."]]
+    return Operands(written, tuple(lost), is_recursive=True)
+
+
+def _finds_git(test: str | None, pattern: str | None) -> bool:
+    """Whether a test of ``find`` lets git's own directory, or what is in it, pass."""
+    if test not in _PATTERN_TESTS or pattern is None or _ONLY_WILD.fullmatch(pattern):
+        return False
+    plain = pattern.casefold()
+    name = ".git" if test in {"-name", "-iname"} else "./.git"
+    is_named = ".git" in plain.replace("\\", "").split("/")
+    return is_named or fnmatch.fnmatchcase(name, without_sets(plain))
+
+
+_SPECIAL: dict[str, Callable[[Words], Operands]] = {
+    "rm": _rm, "unlink": _rm, "shred": _shred, "chmod": _change_mode, "chown": _change_mode,
+    "chgrp": _change_mode, "setfacl": _change_mode, "chattr": _change_mode, "cp": _copy,
+    "install": _copy, "ln": _copy, "scp": _copy, "rsync": _mirror, "mv": moved, "dd": _disk_dump,
+    "sed": _in_place, "perl": _in_place, "ruby": _in_place, "mkfs": _make_file_system,
+    "tar": _unpack, "bsdtar": _unpack, "unzip": _unpack,
+    "wipefs": _make_file_system, "blkdiscard": _make_file_system, "find": _find,
+}  # fmt: skip
+# programs that write all their operands -> their options that take a value
+_ALL = {
+    "tee": "", "touch": "-d -r -t --date --reference", "mkdir": "-m --mode", "rmdir": "",
+    "truncate": "-s -r --size --reference", "sponge": "", "gzip": "-S", "gunzip": "-S",
+    "bzip2": "", "xz": "", "ed": "", "ex": "", "vi": "", "vim": "", "nano": "",
+    "emacs": "", "mknod": "", "mkfifo": "", "split": "-b -l -n -a",
+}  # fmt: skip
+
+
+def program_operands(words: Words) -> Operands:
+    """What the command made of ``words`` (not git) would change and destroy."""
+    if not words or words[0] is None:
+        return _unknown_program(words[1:])
+    program = words[0].rpartition("/")[2]
+    if program.startswith(("mkfs", "mke2fs")):
+        program = "mkfs"
+    special = _SPECIAL.get(program)
+    if special is not None:
+        return special(words[1:])
+    if program in _ALL:
+        return Operands(plain_words(words[1:], _ALL[program]))
+    return Operands(outputs(words[1:]), perhaps=perhaps_of(words))
