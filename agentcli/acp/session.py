@@ -478,10 +478,7 @@ def _asked(request: ApprovalRequest, cwd: Path) -> Json:
         command = call.arguments.get("command")
         if isinstance(command, str):
             content.append(exact(command, "sh" if call.name == BASH else ""))
-            rest = request.detail.removeprefix(command).strip("\n")
-        else:
-            rest = request.detail
-        if rest.strip():
+        if rest := request.beside_command.strip("\n"):
             content.append(exact(rest))
     if request.reason and not request.is_plan:
         content.append(text_content(f"Why it asks: {reveal(one_line(request.reason))}"))

@@ -78,6 +78,21 @@ class ApprovalRequest:
     is_plan: bool = False
     within: str = ""
 
+    @property
+    def beside_command(self) -> str:
+        """What there is to see but the command: the tool's preview, else the other arguments."""
+        given = self.call.arguments
+        command = given.get("command")
+        has_command = isinstance(command, str)
+        if self.detail.strip():
+            return self.detail.removeprefix(command or "") if has_command else self.detail
+        others = {name: given[name] for name in given if name != "command" or not has_command}
+        if has_command and not others:
+            return ""
+        import json
+
+        return json.dumps(others, ensure_ascii=False, indent=2)
+
 
 class Verdict(StrEnum):
     """The user's answer.

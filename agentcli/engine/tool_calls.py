@@ -454,17 +454,25 @@ class ToolCalls:
     async def _preview(self, job: Job, tool: Tool, args: Any) -> str:
         """What the user sees before saying yes; without it the question is asked all the same.
 
-        A call that would fail has its output then, if that tells no more than reading would.
+        A call that would fail has its output then, if that tells no more than reading would. Where
+        there is nothing to show, the arguments are.
         """
+
+        def told(what: str) -> str:
+            import json
+
+            given = dict(job.acting(tool)[2])
+            return f"{what}\n{json.dumps(given, ensure_ascii=False, indent=2)}"
+
         try:
             return await tool.preview(args, self._context(job, tool, self._token))
         except WouldFail as fault:
             if job.may_be_read(self._parts.toolbox.get(_READER)):
                 job.output = ToolOutput.error(str(fault))
-            return "As things are this would fail and change nothing."
+            return told("As things are this would fail and change nothing.")
         except Exception as error:
             log.warning("no preview of %s", tool.definition.name, exc_info=error)
-            return f"(no preview: {error})"
+            return told(f"(no preview: {error})")
 
     async def _run_kept(self, job: Job, tool: Tool) -> ToolOutput | None:
         """Run the call; what it may change is remembered before it (TT-1).

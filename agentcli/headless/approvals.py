@@ -72,8 +72,8 @@ class AtTerminal:
         forget_typed_ahead()
         detail = detail_of(request)
         write_error_line(f"\n{exact_line(request.summary)} - {exact_line(request.reason)}")
-        for line in detail.lines:
-            write_error_line(line)
+        for line in detail.lines:  # set in: what the terminal breaks is no line of its own
+            write_error_line(f"  {line}".rstrip(" "))
         while True:
             write_error_line(_question(request, is_cut=detail.is_cut))
             answer = await _read_line()

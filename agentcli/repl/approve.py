@@ -30,7 +30,7 @@ from agentcli.ui.exact import (
     with_counted_runs,
 )
 from agentcli.ui.render import plan_lines
-from agentcli.ui.rows import Row, fit_row, wrap_line
+from agentcli.ui.rows import Row, fit_row, wrap, wrap_line
 from agentcli.ui.sanitize import clean, clean_line, reveal
 from agentcli.ui.screen import Screen
 from agentcli.ui.theme import DIM, Theme
@@ -72,21 +72,25 @@ class ApprovalPanel(Choices):
     def _subject_rows(self, columns: int) -> list[Row]:
         if self._laid_out[0] != columns:
             request, theme = self.request, self._theme
-            lines = list(self._exact.lines)
+            lines = self._exact.lines
+            rows = [row for line in lines for row in self._wrapped(line, columns)]
             if request.is_plan:
-                lines = plan_lines(request.detail, theme, columns)
+                plan = plan_lines(request.detail, theme, columns)
+                rows = [row for line in plan for row in wrapped(line, columns, 2)]
             elif request.reason:
                 why = exact_line(request.reason, _MAX_REASON)
-                lines.append(theme.paint(f"  Why it asks: {why}", DIM))
-            rows = [row for line in lines for row in self._wrapped(line, columns)]
+                rows += wrapped(theme.paint(f"  Why it asks: {why}", DIM), columns, 2)
             self._laid_out = columns, rows
         return self._laid_out[1]
 
     def _wrapped(self, line: str, columns: int) -> list[Row]:
-        """Rows of a line; those of a diff go on below their code, as they do in the chat."""
-        if not _is_shown_as_diff(self.request):
-            return wrapped(line, columns, 2)
-        return [fit_row(row, columns) for row in wrap_line(line, columns, self._theme.symbols.wrap)]
+        """Rows of a line; that one goes on is seen: another line would be another command."""
+        mark = self._theme.symbols.wrap
+        if _is_shown_as_diff(self.request):  # it goes on below its code, as in the chat
+            rows = wrap_line(line, columns, mark)
+        else:  # to the left of where lines begin: no text of theirs looks like it
+            rows = wrap(line, columns, f"{mark} " if mark else "")
+        return [fit_row(row, columns) for row in rows]
 
 
 def _is_shown_as_diff(request: ApprovalRequest) -> bool:

@@ -50,21 +50,11 @@ def exact_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
 
 
 def detail_of(request: ApprovalRequest) -> ExactText:
-    """What is asked about: the command as it is, then the tool's preview; else the arguments."""
+    """What is asked about: the command as it is, then the tool's preview or its arguments."""
     command = request.call.arguments.get("command")
-    detail = request.detail
-    whole: list[str] = []
-    if isinstance(command, str):
-        whole = exact_lines(command)
-        detail = detail.removeprefix(command).strip("\n")
-        if detail:
-            whole.append("")
-    elif not detail.strip():
-        import json
-
-        detail = json.dumps(request.call.arguments, ensure_ascii=False, indent=2)
-    if detail:
-        whole += exact_lines(detail.strip("\n"))
+    whole = exact_lines(command) if isinstance(command, str) else []
+    if rest := request.beside_command.strip("\n"):
+        whole += ["", *exact_lines(rest)] if whole else exact_lines(rest)
     return bounded(whole)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -531,7 +532,9 @@ def test_a_call_that_cannot_be_judged_is_not_run_and_the_turn_goes_on() -> None:
 def test_a_fault_in_the_preview_is_shown_to_the_person_who_is_asked() -> None:
     world = asking(Verdict.ONCE, Verdict.NO, tool=broken_tool("preview"))
     assert play(world).outcome is Outcome.DONE
-    assert "no preview" in world.approver.requests[0].detail
+    first = world.approver.requests[0]
+    assert "no preview" in first.detail
+    assert json.loads(first.detail.partition("\n")[2]) == first.call.arguments
     assert world.results[0].text == "ran a"
 
 

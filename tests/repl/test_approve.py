@@ -49,6 +49,31 @@ def test_without_a_preview_the_arguments_are_shown() -> None:
 
 
 @pytest.mark.spec("SEC-6")
+def test_what_a_tool_is_told_beside_a_command_is_shown_with_it() -> None:
+    call = ToolCall("c", "run_on", {"command": "ls\nid", "host": "production", "as_root": True})
+    text = "\n".join(ApprovalPanel(ApprovalRequest(call, "Run on", "", ""), PLAIN).lines(PLAIN))
+    assert "  ls\n  id\n" in text
+    assert '"host": "production"' in text and '"as_root": true' in text
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize("mark", ["\u21aa ", ""])
+@pytest.mark.parametrize("columns", range(20, 100, 7))
+def test_a_line_that_goes_on_does_not_look_like_two_commands(columns: int, mark: str) -> None:
+    one = "echo 'This clears the directory of the build, as the others do it,' " + "rm -rf ~/" * 9
+
+    def rows(command: str) -> list[str]:
+        call = ToolCall("c", "bash", {"command": f"{command}"})
+        panel = ApprovalPanel(ApprovalRequest(call, "Run it", "", ""), PLAIN)
+        shown = panel.rows(Size(columns, 60), PLAIN, 1.0, mode=PanelMode()).rows
+        return [row.text for row in shown]
+
+    spaces = [at for at, char in enumerate(one) if char == " "]
+    two = [f"{one[:at]}\n{mark}{one[at + 1 :]}" for at in spaces]
+    assert all(rows(each) != rows(one) for each in two)
+
+
+@pytest.mark.spec("SEC-6")
 def test_a_diff_shows_invisible_characters_and_no_escapes() -> None:
     text = shown("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\u200b\x1b[8m\n")
     assert "1 + b<U+200B><U+001B>[8m" in text
