@@ -142,8 +142,8 @@ class ServerPlace:
     """Where entries come from. ``cwd``: where their programs start; ``variables`` come first.
 
     ``exported`` are variables that their programs get, too.
-    ``withheld`` are variables that are never filled into an address or a header there: keys of
-    providers go nowhere that a repository names (SEC-1).
+    ``withheld`` are variables that are never filled into an address or a header there, nor, where a
+    repository has the entry, into anything: keys of providers go nowhere that it names (SEC-1).
     """
 
     scope: ServerScope
@@ -439,7 +439,7 @@ class _Entry:
 
         def value_of(found: re.Match[str]) -> str:
             name, default = found[1], found[2]
-            if is_sent:
+            if is_sent or self._place.scope is ServerScope.PROJECT:
                 self._sendable(name)
             value = self._place.variables.get(name) or self._place.env.get(name) or default
             if value is None:
@@ -449,9 +449,12 @@ class _Entry:
         return _VARIABLE.sub(value_of, text)
 
     def _sendable(self, name: str) -> str:
-        """``name`` of a variable that may be sent to whom the entry names (SEC-1)."""
+        """``name`` of a variable that may be given to whom the entry names (SEC-1)."""
         if name in self._place.withheld:
-            raise UnusableEntry(f"${{{name}}} is a key of a model's provider, and stays here")
+            raise UnusableEntry(
+                f"${{{name}}} is a key of a model's provider, and stays here: "
+                "give it to a server of your own (agent mcp add)"
+            )
         return name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,8 +93,10 @@ def test_a_providers_key_goes_to_no_address_that_a_repository_names() -> None:
     assert "OPENAI_API_KEY" in problem(FOREIGN, url="https://h", oauth=login)
     named = {"clientId": "${OPENAI_API_KEY}"}
     assert "OPENAI_API_KEY" in problem(FOREIGN, url="https://h", oauth=named)
-    shown_and_approved = one(FOREIGN, command="s", env={"OPENAI_API_KEY": "${OPENAI_API_KEY}"})
-    assert shown_and_approved.env == (("OPENAI_API_KEY", "sk-1"),)
+    program = {"command": "s", "env": {"OPENAI_API_KEY": "${OPENAI_API_KEY}"}}
+    assert "OPENAI_API_KEY" in problem(FOREIGN, **program)
+    installed = replace(FOREIGN, scope=ServerScope.PLUGIN)
+    assert one(installed, **program).env == one(**program).env == (("OPENAI_API_KEY", "sk-1"),)
 
 
 @pytest.mark.spec("MCP-1")

@@ -59,6 +59,33 @@ def test_no_key_of_a_provider_goes_to_an_address_or_helper_of_a_repository(
     assert not names & {*KEYS}
 
 
+@pytest.mark.spec("SEC-1", "MCP-3")
+@pytest.mark.parametrize("where", ["env", "args", "command", "cwd", "default"])
+def test_no_key_of_a_provider_goes_to_a_program_of_a_repository(tmp_path: Path, where: str) -> None:
+    told = tmp_path / "told"
+    written = "${SAME_KEY:-none}" if where == "default" else "${SAME_KEY}"
+    entry = {"command": "/bin/sh", "args": ["-c", f"env >{told}; echo $0 $PWD >>{told}"]}
+    changed = {
+        "command": {"command": f"{tmp_path}/{written}"},
+        "args": {"args": [*entry["args"], written]},
+        "cwd": {"cwd": f"{tmp_path}/{written}"},
+    }.get(where, {"env": {"K": written}})
+    other = {"command": "/bin/sh", "args": ["-c", f"echo $K >{tmp_path}/other"]}
+    servers = {
+        "theirs": {**entry, **changed},
+        "other": {**other, "env": {"K": "${GITHUB_TOKEN}"}},
+    }
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    with ModelServer([call("tool_search", {"query": "x"}), say("done")], strict=False) as server:
+        env = agent_env(server, **KEYS, **OTHERS)
+        (tmp_path / KEYS["SAME_KEY"]).symlink_to("/bin/sh")
+        done = run_agent("run", "--trust", "go", env=env, cwd=tmp_path)
+    assert not told.exists() or KEYS["SAME_KEY"] not in told.read_text()
+    (line,) = [line for line in done.stderr.splitlines() if "SAME_KEY" in line]
+    assert 'the server "theirs" is left out: ${SAME_KEY} is a key of a model\'s provider' in line
+    assert (tmp_path / "other").read_text().strip() == OTHERS["GITHUB_TOKEN"]
+
+
 @pytest.mark.spec("SEC-1")
 def test_a_server_of_the_users_own_gets_the_key_that_it_names(tmp_path: Path) -> None:
     told = tmp_path / "told"
