@@ -42,6 +42,19 @@ def know_secrets(settings: Settings | None = None) -> None:
     known.watch_secrets(REDACTOR.add)
 
 
+def without_keys() -> dict[str, str]:
+    """Our environment for a program of the user's, also where the settings are broken (SEC-8)."""
+    from agentcli.app.users_programs import environment_for
+    from agentcli.config.paths import Paths
+    from agentcli.config.settings import load_settings
+
+    try:
+        named = load_settings(Paths.from_env(os.environ), os.environ).key_variables
+    except AgentError:
+        named = ()
+    return environment_for(os.environ, named)
+
+
 def know_stored() -> None:
     """The same for stored keys only: what an error can afford to look up."""
     from agentcli.config.paths import Paths

@@ -105,6 +105,12 @@ def provider_keys(env: Mapping[str, str], named: Iterable[str] = ()) -> frozense
     return frozenset(known | {name for name in env if any(key in env[name] for key in keys)})
 
 
+def without_provider_keys(env: Mapping[str, str], named: Iterable[str] = ()) -> dict[str, str]:
+    """``env`` for a program of the user's own choice, an editor or a browser (SEC-8)."""
+    keys = provider_keys(env, named)
+    return {name: value for name, value in env.items() if name not in keys}
+
+
 def without_credentials(
     env: Mapping[str, str], given: Collection[str] = (), *, network: bool = False
 ) -> dict[str, str]:

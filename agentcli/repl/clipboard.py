@@ -28,6 +28,7 @@ from prompt_toolkit.document import Document
 
 from agentcli.app.files.mentions import escaped
 from agentcli.app.user_files import UserFiles
+from agentcli.app.users_programs import environment_for
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.images import facts_of
 from agentcli.domain.patterns import LazyPattern
@@ -89,6 +90,7 @@ def _run(command: tuple[str, ...], text: str, cwd: Path, env: Mapping[str, str])
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT_S,
             check=False,
+            env=environment_for(env),
             start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -161,7 +163,7 @@ def clipboard_image(directory: Path | None, cwd: Path, env: Mapping[str, str]) -
         if program is None:
             continue
         found = True
-        data = _output([program, *command[1:]])
+        data = _output([program, *command[1:]], env)
         if data and facts_of(data).media_type:
             return _kept(data, directory)
     if found:
@@ -172,7 +174,7 @@ def clipboard_image(directory: Path | None, cwd: Path, env: Mapping[str, str]) -
     )
 
 
-def _output(command: list[str]) -> bytes:
+def _output(command: list[str], env: Mapping[str, str]) -> bytes:
     """What ``command`` prints; nothing when it fails, takes too long or prints too much."""
     try:
         with subprocess.Popen(  # noqa: S603 - a fixed command, a program outside the workspace
@@ -180,6 +182,7 @@ def _output(command: list[str]) -> bytes:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=environment_for(env),
             start_new_session=True,
         ) as process:
             guard = threading.Timer(TIMEOUT_S, process.kill)

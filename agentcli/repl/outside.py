@@ -1,7 +1,8 @@
 """Other programs that have the terminal for a while: the editor, the pager, a login.
 
-Law: a program is looked up on PATH outside the workspace (SEC-2); temporary files are private
-(SEC-9) and gone afterwards; none of them keeps the chat from ending (``end_programs``).
+Law: a program is looked up on PATH outside the workspace (SEC-2), and has no key of a provider
+unless it is ours (SEC-8); temporary files are private (SEC-9) and gone afterwards; none of them
+keeps the chat from ending (``end_programs``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from agentcli.app.users_programs import environment_for
 from agentcli.domain.errors import AgentError
 from agentcli.domain.worktrees import filled_by_others, lies_in
 
@@ -92,7 +94,7 @@ def edit_text(text: str, cwd: Path, env: Mapping[str, str]) -> str:
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         path.chmod(0o600)
         try:
-            code = _run([*command, str(path)], None, env)
+            code = _run([*command, str(path)], None, environment_for(env))
             edited = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise AgentError(f"cannot run {command[0]}: {error.strerror}", "set EDITOR") from error
@@ -121,7 +123,7 @@ def page_text(text: str, cwd: Path, env: Mapping[str, str], *, less: str = "") -
     command = command_for(("PAGER",), _PAGERS, cwd, env)
     if command is None:
         return False
-    kept = {name: value for name, value in env.items() if not name.startswith("LESS")}
+    kept = _pagers(env)
     try:
         _run(command, text.encode("utf-8", "replace"), {**kept, "LESS": less, "LESSSECURE": "1"})
     except OSError:
@@ -139,13 +141,18 @@ def page_file(file: BinaryIO, line: int, cwd: Path, env: Mapping[str, str]) -> b
         return False
     if is_less(command):
         command = [*command, f"+{line}g"]
-    kept = {name: value for name, value in env.items() if not name.startswith("LESS")}
+    kept = _pagers(env)
     file.seek(0)
     try:
         _run(command, file, {**kept, "LESS": "R", "LESSSECURE": "1"})
     except OSError:
         return False
     return True
+
+
+def _pagers(env: Mapping[str, str]) -> dict[str, str]:
+    given = environment_for(env).items()
+    return {name: value for name, value in given if not name.startswith("LESS")}
 
 
 def is_less(command: Sequence[str]) -> bool:

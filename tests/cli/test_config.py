@@ -133,6 +133,12 @@ def test_edit_opens_the_editor_and_checks_what_it_left(file: Path, tmp_path: Pat
     bad = run_agent("config", "edit", env=agent_env(EDITOR="sed -i s/dark/pink/"))
     assert bad.code == 78
     assert f"{file}:1:1" in bad.stderr
+    seen = tmp_path / "seen"
+    keys = {"COHERE_API_KEY": "coh-5Lk9Xz4Pv8Nb1Mt6Rj3aa", "WORK_LLM": "k-5Lk9Xz4Pv8Nb1Mt6Rj3"}
+    file.write_text('[providers.openai]\napi_key_env = "WORK_LLM"\n')
+    run_agent("config", "edit", env=agent_env(EDITOR=f"sh -c 'env >{seen}'", **keys))
+    assert "PATH=" in seen.read_text()
+    assert not any(key in seen.read_text() for key in keys.values())
     assert run_agent("config", "edit", env=agent_env(EDITOR="no-such-editor")).code == 2
     assert run_agent("config", "edit", env=agent_env(EDITOR="false")).code == 1
     for unreadable in (" ", "vi '"):

@@ -76,6 +76,24 @@ def test_the_pager_of_the_user_gets_all_of_it(chat: Chat, tmp_path: Path) -> Non
     leave(terminal)
 
 
+@pytest.mark.spec("UI-12", "SEC-8")
+@pytest.mark.parametrize(("key", "variable"), [("ctrl-o", "PAGER"), ("ctrl-g", "VISUAL")])
+def test_pager_and_editor_have_no_key_of_a_providers(
+    chat: Chat, tmp_path: Path, key: str, variable: str
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\necho it was seen\n")
+    program.chmod(0o755)
+    keys = {"COHERE_API_KEY": "coh-5Lk9Xz4Pv8Nb1Mt6Rj3aa", "ALIAS": "coh-5Lk9Xz4Pv8Nb1Mt6Rj3aa"}
+    terminal = counted(chat, tmp_path, **keys, MINE="blue", **{variable: str(program)})
+    terminal.key(key)
+    terminal.wait_for("it was seen")
+    seen = (tmp_path / "seen").read_text()
+    assert "MINE=blue" in seen and "TERM=" in seen
+    assert keys["ALIAS"] not in seen and "_API_KEY=" not in seen
+    leave(terminal)
+
+
 @pytest.mark.spec("UI-12", "CAN-13")
 def test_a_signal_ends_the_chat_while_its_own_pager_is_open(chat: Chat, tmp_path: Path) -> None:
     terminal = counted(chat, tmp_path)

@@ -7,6 +7,7 @@ for that address; the user is asked in a terminal or a browser of theirs, never 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.app.users_programs import environment_for
 from agentcli.config.credentials import CommandKey, Credentials
 from agentcli.config.logins import LoginVault
 from agentcli.config.redaction import Redactor
@@ -55,6 +57,7 @@ def open_browser(url: str, env: Mapping[str, str], outside: Path) -> bool:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
+            env=environment_for(os.environ),
             start_new_session=True,
         )
     except OSError:

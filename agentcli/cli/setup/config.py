@@ -15,7 +15,7 @@ import typer
 from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice
-from agentcli.cli.redacting import know_secrets, shown
+from agentcli.cli.redacting import know_secrets, shown, without_keys
 from agentcli.config.edit import TEMPLATE, unknown_key
 from agentcli.config.keys import dotted, find_key, split_key
 from agentcli.config.paths import Paths, read_text, write
@@ -186,7 +186,9 @@ def edit(_options: EmptyOptions) -> int:
     if read_text(file) is None:
         write(file, TEMPLATE)
     try:
-        code = subprocess.run([*command, str(file)], check=False).returncode  # noqa: S603 - the user's own editor
+        code = subprocess.run(  # noqa: S603 - the user's own editor
+            [*command, str(file)], check=False, env=without_keys()
+        ).returncode
     except OSError as error:
         raise UsageError(
             f"cannot start the editor {command[0]}: {error.strerror}", "set EDITOR"
