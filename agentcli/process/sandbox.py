@@ -150,7 +150,7 @@ class SessionSandbox:
         if sys.platform != "linux":
             return replace(state, problem=NO_SANDBOX_HERE)
         try:
-            private = self._private = self._private or sandbox_setup.make_private()
+            private = self._private = self._private or sandbox_setup.make_private(self._roots)
         except OSError as error:
             return replace(state, problem=f"no temporary directory can be made: {error.strerror}")
         self._filtered = sandbox_calls.machine() is not None
@@ -172,7 +172,7 @@ class SessionSandbox:
                 return self._state
             failed.append(probe)
         if self._wanted in {"auto", SandboxKind.LANDLOCK}:
-            kept_out = map(real_path, (self._home, *self._own().read_only))
+            kept_out = map(real_path, (self._home, private.base, *self._own().read_only))
             probe = sandbox_setup.probe_landlock(self._roots, kept_out)
             if not probe.problem:
                 abi = sandbox_landlock.abi_version()

@@ -143,9 +143,19 @@ class PrivatePlaces:
     programs: Path
 
 
-def make_private() -> PrivatePlaces:
-    """A fresh private directory; raises ``OSError``."""
-    parent = Path(os.path.realpath(tempfile.gettempdir()))
+def make_private(roots: Iterable[Path] = ()) -> PrivatePlaces:
+    """A fresh private directory, in none of ``roots`` if that can be; raises ``OSError``.
+
+    What commands can write there, or move with what it lies in, would be taken for ours.
+    """
+    roots, usual = tuple(roots), os.path.realpath(tempfile.gettempdir())
+    for place in dict.fromkeys((usual, *temporary_places())):
+        if not is_below(place, roots) and os.access(place, os.W_OK | os.X_OK):
+            return _private_in(Path(place))
+    return _private_in(Path(usual))
+
+
+def _private_in(parent: Path) -> PrivatePlaces:
     sweep_once(parent)
     base = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
     names = ("tmp", "scratch", "empty", "nothing", "shut", "unread", "sockets", "bin")

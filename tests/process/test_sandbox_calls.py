@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.sandbox import Access
-from agentcli.process import sandbox_calls
+from agentcli.process import sandbox_calls, sandbox_setup
+from agentcli.process.sandbox import look_for_sandbox
 from tests.support.processes import guard_of, started, until
 from tests.support.repositories import git, make_repository
-from tests.support.sandboxes import BOTH, Sandboxed, told
+from tests.support.sandboxes import BOTH, Sandboxed, needs, told
 
 pytestmark = pytest.mark.sampled
 
@@ -620,3 +622,47 @@ def test_a_connection_for_which_no_thread_is_left_is_refused(
     assert answers == [errno.EAGAIN]
     with pytest.raises(OSError):
         os.close(handle)
+
+
+@both
+@pytest.mark.spec("SEC-18")
+@pytest.mark.parametrize("name", ["", "below"])
+def test_what_says_which_sockets_are_the_sessions_own_is_out_of_the_commands_reach(
+    work: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    (work / name).mkdir(exist_ok=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(work / name))
+    outside = work / "another's.sock"
+    (work / "forge.py").write_text(
+        textwrap.dedent(
+            f"""
+            import glob, os, socket
+            there = os.stat({str(outside)!r})
+            for place in glob.glob("**/agentcli-*", recursive=True):
+                if os.path.dirname(place):
+                    os.rename(os.path.dirname(place), "moved")
+                os.makedirs(place + "/sockets", exist_ok=True)
+                open(f"{{place}}/sockets/inode-{{there.st_dev}}-{{there.st_ino}}", "w").close()
+            try:
+                socket.socket(socket.AF_UNIX).connect({str(outside)!r})
+                print("CONNECTED")
+            except OSError as error:
+                print("refused")
+            """
+        )
+    )
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(outside))
+        server.listen(1)
+        (text,) = told(work, f"{PYTHON} forge.py", kind=kind)
+    assert text.startswith("refused"), text
+
+
+@pytest.mark.spec("SEC-18", "SEC-7")
+def test_landlock_counts_as_none_where_all_temporary_directories_are_worked_in(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(work))
+    monkeypatch.setattr(sandbox_setup, "temporary_places", lambda: [str(work)])
+    needs("landlock")
+    assert "our own files" in look_for_sandbox(work, "landlock").problem
