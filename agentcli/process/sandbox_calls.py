@@ -65,12 +65,13 @@ _MACHINES = {
         barred=(248, 249, 250, 323), prlimit=302,
         changes=(76, 90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261,
                  268, 280),
-        older=0x40000003, older_barred=(102, 359, 360, 361, 362, 286, 287, 288),
+        older=0x40000003, older_barred=(102, 359, 360, 361, 362, 286, 287, 288, 374),
+        older_prlimit=340,
         other_numbers=0x40000000,
     ),
     "aarch64": _Numbers(
         0xC00000B7, **_GENERIC, older=0x40000028,
-        older_barred=(281, 282, 283, 288, 309, 310, 311),
+        older_barred=(281, 282, 283, 288, 309, 310, 311, 388), older_prlimit=369,
     ),
     "riscv64": _Numbers(0xC00000F3, **_GENERIC),
     "loongarch64": _Numbers(0xC0000102, **_GENERIC),
@@ -128,6 +129,8 @@ def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
     older = b"".join(
         _when(number, _refuse(errno.ENOSYS)) for number in (*here.many("older_barred"), *_URING)
     )
+    itself = _argument(0) + _when(0, _answer(_ALLOW)) + _refuse(errno.EPERM)
+    older += b"".join(_when(number, itself) for number in here.many("older_prlimit"))
     older = _refuse(errno.ENOSYS) if frozen else older + _answer(_ALLOW)
     program = _step(_LOAD, _ARCHITECTURE_AT)
     load = _step(_LOAD, _NUMBER_AT)
@@ -138,7 +141,6 @@ def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
         program += _step(_IF_AT_LEAST, at_least, 0, 1) + _refuse(errno.ENOSYS)
     for number in (*_URING, *here.many("barred")):
         program += _when(number, _refuse(errno.ENOSYS))
-    itself = _argument(0) + _when(0, _answer(_ALLOW)) + _refuse(errno.EPERM)
     program += _when(here.one("prlimit"), itself)
     connected = _argument(1) + _step(_AND, _TYPE_MASK)
     connected += _when(_STREAM, _answer(_ALLOW)) + _when(_SEQPACKET, _answer(_ALLOW))
@@ -279,10 +281,7 @@ class SocketKeeper:
         return True
 
     def _begin(self, call: int, process: int, handle: int, address: bytes) -> None:
-        """Connect, in a thread of its own where that may take long."""
-        if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_NONBLOCK:
-            self._do(call, process, handle, address)
-            return
+        """Connect, in a thread of its own: whether it waits the command can change at any time."""
         try:
             _thread.start_new_thread(self._do, (call, process, handle, address))
         except RuntimeError:  # the command has used up all of them

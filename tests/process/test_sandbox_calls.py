@@ -496,6 +496,45 @@ def test_no_way_around_the_filter_is_open(work: Path, kind: str) -> None:
     assert text.splitlines()[:-1] == ["ENOSYS"] * 5 + ["EPERM"] + ["EAFNOSUPPORT"] * 2
 
 
+OLDER = """
+import ctypes, errno, mmap, os
+page = mmap.mmap(-1, 4096, prot=7)
+page.write(bytes.fromhex("53 89f8 89f3 87ca 4489c6 cd80 5b 4898 c3"))  # the way in of 32 bits
+enter = ctypes.CFUNCTYPE(ctypes.c_long, *[ctypes.c_long] * 5)(
+    ctypes.addressof(ctypes.c_char.from_buffer(page))
+)
+for number, first in ((359, 1), (360, 1), (102, 1), (374, 1), (340, 0), (340, os.getppid())):
+    print(errno.errorcode.get(-enter(number, first, 2, 0, 0), "none"))
+"""
+
+
+@both
+@pytest.mark.spec("SEC-18", "SEC-7")
+def test_the_calls_of_the_older_architecture_are_no_way_around_the_filter(
+    work: Path, kind: str
+) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("what the test runs is of another processor")
+    (work / "older.py").write_text(OLDER)
+    if subprocess.run([PYTHON, "older.py"], cwd=work, capture_output=True, check=False).returncode:
+        pytest.skip("this kernel runs no programs of 32 bits")
+    (text,) = told(work, f"{PYTHON} older.py", kind=kind)
+    assert text.split()[:6] == ["ENOSYS"] * 4 + ["none", "EPERM"]
+
+
+@pytest.mark.spec("SEC-13", "SEC-18")
+def test_no_connection_is_waited_for_where_the_guard_is_told_to_end_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeper = object.__new__(sandbox_calls.SocketKeeper)
+    threads: list[object] = []
+    monkeypatch.setattr("_thread.start_new_thread", lambda *told: threads.append(told))
+    with socket.socket(socket.AF_UNIX) as mine:
+        mine.setblocking(False)
+        keeper._begin(1, 2, mine.fileno(), b"")
+    assert len(threads) == 1
+
+
 @pytest.mark.spec("SEC-18")
 def test_where_calls_cannot_be_handed_over_there_are_pairs_alone(tmp_path: Path) -> None:
     if sandbox_calls.machine() is None:
