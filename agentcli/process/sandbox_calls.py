@@ -28,7 +28,10 @@ _SET_FILTER, _IS_AVAILABLE, _NEW_LISTENER = 1, 2, 1 << 3
 _SET_NO_NEW_PRIVS = 38
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
-_SET_FLAGS, _SET_ATTRIBUTES = 0x40086602, 0x401C5820
+# of an open file, however it was opened: what is asked of it by those that only read
+_FREE_KINDS = (0x54, 0x89, 0xB7)  # terminals and pipes, sockets, namespaces
+# FIGETBSZ, FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP
+_FREE_REQUESTS = (2, 0x80086601, 0x80087601, 0x801C581F, 0xC020660B)
 # its operations pass no filter; ``barred`` are the keyrings, and what could stall the guard
 _URING = (425, 426, 427)
 # fchmodat2, setxattrat, removexattrat, file_setattr
@@ -120,7 +123,8 @@ def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
     """The program of the filter for ``calls``: ``{inet, unix, frozen}``.
 
     ``inet``: it may have network sockets; ``unix``: Unix sockets, which takes ``hands_over``;
-    ``frozen``: it changes no file's rights, times or attributes either.
+    ``frozen``: it changes no file's rights, times or attributes either, nor asks a file system for
+    what it does to a file that is open for reading (``ioctl``): only known requests pass.
     """
     here = machine()
     if here is None:
@@ -156,8 +160,10 @@ def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
     if frozen:
         for number in (*here.many("changes"), *_CHANGES_EVERYWHERE):
             program += _when(number, _refuse(errno.EROFS))
-        flags = b"".join(_when(n, _refuse(errno.EROFS)) for n in (_SET_FLAGS, _SET_ATTRIBUTES))
-        program += _when(here.one("ioctl"), _argument(1) + flags + _answer(_ALLOW))
+        known = b"".join(_when(request, _answer(_ALLOW)) for request in _FREE_REQUESTS)
+        known += _step(_AND, 0xFF00)
+        known += b"".join(_when(kind << 8, _answer(_ALLOW)) for kind in _FREE_KINDS)
+        program += _when(here.one("ioctl"), _argument(1) + known + _refuse(errno.ENOTTY))
     return program + _answer(_ALLOW)
 
 

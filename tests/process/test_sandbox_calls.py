@@ -132,6 +132,35 @@ def test_a_command_that_only_reads_changes_nothing(work: Path, tmp_path: Path, k
     assert texts[4].startswith("large\n")
 
 
+# linux/fs.h, fsverity.h, fscrypt.h, btrfs.h: a file that is open for reading is enough for them
+ASKS = """
+import errno, fcntl, os, termios
+file = os.open("file", os.O_RDONLY)
+of_ext4, of_any, flags, attributes, verity, key, subvolume, clone = (
+    0x40086604, 0x40087602, 0x40086602, 0x401C5820, 0x40806685, 0x800C6613, 0x5000940E, 0x40049409
+)
+for request in (of_ext4, of_any, flags, attributes, verity, key, subvolume, clone):
+    try:
+        fcntl.ioctl(file, request, bytearray(1000))
+        print(hex(request), "was done")
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+pipe, _ = os.pipe()
+fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+print("asked")
+"""
+
+
+@both
+@pytest.mark.spec("SEC-4")
+def test_a_command_that_only_reads_has_no_file_system_change_what_it_has_open(
+    work: Path, kind: str
+) -> None:
+    (work / "asks.py").write_text(ASKS)
+    (said,) = reading(work, f"{PYTHON} -I asks.py", kind=kind)
+    assert said.splitlines()[:9] == ["ENOTTY"] * 8 + ["asked"], said
+
+
 @both
 @pytest.mark.spec("SEC-3", "SEC-4")
 def test_a_command_that_only_reads_sees_of_the_machine_the_system_alone(
