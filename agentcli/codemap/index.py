@@ -22,6 +22,7 @@ from typing import Any
 
 from agentcli.codemap.parse import GIVEN_UP, PARSE_S, Parsed, is_code, parse
 from agentcli.domain.errors import PersistenceError
+from agentcli.domain.files import NoRegularFile, open_regular
 
 VERSION = 2
 MAX_FILE_BYTES = 1024 * 1024
@@ -46,7 +47,6 @@ _NO_DAMAGE = tuple(
     f"SQLITE_{name}"
     for name in ("BUSY", "LOCKED", "FULL", "IOERR", "READONLY", "CANTOPEN", "PERM", "NOMEM")
 )
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     (
@@ -429,13 +429,13 @@ class MapIndex:
         if not self._parents[parent]:
             return b"", "link"
         try:
-            handle = os.open(self._full(path), _READ_FLAGS)
-            with os.fdopen(handle, "rb") as file:
-                is_file = stat.S_ISREG(os.fstat(handle).st_mode)
-                source = file.read(MAX_FILE_BYTES + 1) if is_file else b""
+            with open_regular(self._full(path), os.O_NOFOLLOW) as file:
+                source = file.read(MAX_FILE_BYTES + 1)
+        except NoRegularFile:
+            return b"", "no file"
         except OSError as error:
             return b"", "link" if error.errno == errno.ELOOP else "unreadable"
-        note = _left_out(source) if is_file else "no file"
+        note = _left_out(source)
         return b"" if note else source, note
 
     def _write(self, read: Sequence[tuple[str, tuple[str, bytes, Parsed | None]]]) -> None:

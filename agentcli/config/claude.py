@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shlex
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 from agentcli.config.hooks import MAX_TIMEOUT_S, is_matcher
 from agentcli.domain.extensions.claude_calls import ALIASES
 from agentcli.domain.extensions.hooks import HookConfig, HookEvent
+from agentcli.domain.files import open_regular
 from agentcli.domain.values import frozen, mutable
 
 FILES = ("settings.json", "settings.local.json")
@@ -80,15 +80,12 @@ class ClaudeFile:
 def read_file(path: Path) -> ClaudeFile | None:
     """The file, if it is there; of what cannot be read, an empty text, which is no JSON."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_regular(path) as file:
+            data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError:
         return None if not os.path.lexists(path) else ClaudeFile(path, "")
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return ClaudeFile(path, "")
-        data = file.read(_MAX_BYTES + 1)
     text = "" if len(data) > _MAX_BYTES else data.decode("utf-8-sig", "replace")
     return ClaudeFile(path, text)
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli.config.paths import Paths
 from agentcli.config.toml_file import parse
 from agentcli.domain.errors import ConfigError
+from agentcli.domain.files import NoRegularFile, open_regular
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
@@ -317,13 +318,11 @@ def _mark_of(path: Path) -> tuple[int, str]:
     import hashlib
 
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        opened = open_regular(path)
     except OSError:
         return 0, "none"
-    with os.fdopen(handle, "rb") as opened:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return 0, "none"
+    with opened:
+        status = os.fstat(opened.fileno())
         if status.st_size > _MAX_CONTENT_BYTES:
             return status.st_size, "large"
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -333,17 +332,16 @@ def _mark_of(path: Path) -> tuple[int, str]:
 def _text_of(file: Path) -> str | None:
     """The file's text, ``None`` when there is none. Raises ``ConfigError``."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_regular(file) as opened:
+            data = opened.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
+    except NoRegularFile as error:
+        advice = "put the settings into a plain file"
+        raise ConfigError(f"{file} is no regular file", advice) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"cannot read {file}: {reason}", "check the file") from error
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise ConfigError(f"{file} is no regular file", "put the settings into a plain file")
-    with os.fdopen(handle, "rb") as opened:
-        data = opened.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
         raise ConfigError(f"{file} is larger than {_MAX_BYTES} bytes", "make it smaller")
     try:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import hmac
 import os
-import stat
 from pathlib import Path
 
 from agentcli.config.paths import ensure_dir
 from agentcli.domain.errors import PersistenceError
+from agentcli.domain.files import open_regular
 
 _KEY_BYTES = 32
 
@@ -37,14 +37,11 @@ class HomeSeal:
 
 def _key(path: Path) -> bytes:
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            is_own = os.fstat(file.fileno()).st_uid == os.geteuid()
+            return file.read(_KEY_BYTES + 1) if is_own else b""
     except OSError:
         return b""
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            return b""
-        return file.read(_KEY_BYTES + 1)
 
 
 def _new_key(path: Path) -> bytes:

@@ -6,27 +6,13 @@ https://git-scm.com/docs/gitrepository-layout
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from agentcli.domain.files import small_file
 from agentcli.domain.tools import real_path
 
 GITDIR = b"gitdir: "
-
-
-def small_file(path: Path, most_bytes: int = 16 * 1024) -> bytes:
-    """What a small file holds; nothing where it is another thing, such as a FIFO, or too large."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        return b""
-    with os.fdopen(handle, "rb") as file:
-        data = file.read(most_bytes + 1)
-    return data if len(data) <= most_bytes else b""
 
 
 def link_in(data: bytes, key: bytes = b"") -> str:
@@ -63,6 +49,18 @@ def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     common = real_path(directory / link_in(small_file(directory / "commondir")))
     is_repository = all(os.path.exists(common / name) for name in ("HEAD", "objects"))  # noqa: PTH110 - never raises
     return common if is_repository and directory.parent == common / "worktrees" else None
+
+
+def branch_of(directory: Path) -> str:
+    """The branch that is checked out where ``directory`` is; empty outside of a repository."""
+    for place in (directory, *directory.parents):
+        entry = place / ".git"
+        if named := link_in(small_file(entry), GITDIR):
+            entry = place / named
+        head = small_file(entry / "HEAD").decode("utf-8", "replace").strip()
+        if head:
+            return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:10]
+    return ""
 
 
 def filled_by_others(directory: Path) -> tuple[Path, ...]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.clean import one_line, plain_text
 from agentcli.domain.extensions.checks import CheckReport, is_chosen_there, program_of
+from agentcli.domain.files import open_regular
 from agentcli.domain.messages import ABOUT_CHECKS
 from agentcli.domain.tools import FileLedger
 from agentcli.domain.values import frozen, mutable
@@ -493,16 +494,11 @@ def _contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:
 
 
 def _read(path: Path) -> bytes | None:
-    import stat
-
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError):
         return None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return None
-        data = file.read(MAX_FILE_BYTES + 1)
     return data if len(data) <= MAX_FILE_BYTES else None
 
 

@@ -20,11 +20,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.files import NoRegularFile, open_regular
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 from agentcli.extensions.places import ExtensionPlace
@@ -123,15 +123,12 @@ def read_placed(
 def read_document(path: Path, max_bytes: int, heads: Heads | None = None) -> Document:
     """What the file holds; never waits for a pipe or a device. Raises ``Unusable``."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise Unusable("it is no regular file")
+        with open_regular(path) as file:
+            status = os.fstat(file.fileno())
             data = file.read(max_bytes + 1)
+    except NoRegularFile as error:
+        raise Unusable("it is no regular file") from error
     except (OSError, ValueError) as error:
-        if isinstance(error, Unusable):
-            raise
         raise Unusable(f"it cannot be read: {getattr(error, 'strerror', error)}") from error
     if len(data) > max_bytes:
         raise Unusable(f"it is larger than {max_bytes:,} bytes")

@@ -16,7 +16,6 @@ import ipaddress
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import ConfigError
+from agentcli.domain.files import open_regular
 from agentcli.domain.values import frozen
 
 SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
@@ -425,14 +425,10 @@ def file_in(root: Path, path: str) -> PluginFile | None:
 
 def _file(found: str, path: str) -> PluginFile | None:
     try:
-        handle = os.open(found, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open_regular(found, os.O_NOFOLLOW) as file:
+            status, data = os.fstat(file.fileno()), file.read(MAX_BYTES + 1)
     except OSError:
         return None
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        data = file.read(MAX_BYTES + 1)
     return PluginFile(path, data, bool(status.st_mode & 0o111))
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from agentcli.domain.errors import UsageError
+from agentcli.domain.files import open_regular
 from agentcli.domain.values import frozen
 from agentcli.fleet.batch import BatchEnd
 from agentcli.fleet.report import (
@@ -312,9 +313,8 @@ class _Spooled:
     def page(self, session_id: str) -> str | None:
         """The page that the session's shard has of it."""
         try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            handle = os.open(self._folders[session_id] / f"{session_id}.html", flags)
-            with os.fdopen(handle, "rb") as file:
+            page = self._folders[session_id] / f"{session_id}.html"
+            with open_regular(page, os.O_NOFOLLOW) as file:
                 data = file.read(_MAX_PAGE_BYTES + 1)
         except OSError:
             return None

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
+from agentcli.domain.files import read_start
 from agentcli.domain.worktrees import GITDIR, link_in
-from agentcli.process.sandbox_home import read_small
 
 _MOST_INCLUDED = 30
 _BETWEEN = re.compile(r"(?:[ \t\r\n]|[#;][^\n]*)*")
@@ -171,7 +171,7 @@ def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
     waiting, seen = list(scripts), set[str]()
     while waiting and len(seen) < _MOST_NAMED:
         script = waiting.pop()
-        text = read_small(script)
+        text = read_start(script)
         for place in named_by_hook(text, tree, os.path.dirname(script)):  # noqa: PTH120 - a text
             if place not in seen:
                 seen.add(place)
@@ -182,7 +182,7 @@ def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
 def _is_of_a_shell(script: str) -> bool:
     if end := _SCRIPT.search(script):
         return end[0] in {".sh", ".bash", ".zsh"}
-    first, _, rest = read_small(script).partition(b"\n")
+    first, _, rest = read_start(script).partition(b"\n")
     return b"\0" not in rest and (b"sh" in first if first.startswith(b"#!") else bool(rest))
 
 
@@ -229,7 +229,7 @@ def users_configurations() -> list[str]:
     found = [users, f"{xdg}/git/config", "/etc/gitconfig"]
     for config in found:  # includes are added on the way
         directory = os.path.dirname(config)  # noqa: PTH120 - a text
-        for place, is_config in named_by(read_small(config), directory, directory):
+        for place, is_config in named_by(read_start(config), directory, directory):
             if is_config and place and place not in found and len(found) < _MOST_INCLUDED:
                 found.append(place)
     return found
@@ -284,13 +284,13 @@ def _run_in(real: str, tree: str) -> str:
 def _used_in(tree: str) -> tuple[list[tuple[str, bool]], list[str]]:
     """What git's configuration names in ``tree``, and its hooks."""
     git = _git_directory(tree)
-    common = linked(git, read_small(f"{git}/commondir")) or git
+    common = linked(git, read_start(f"{git}/commondir")) or git
     hooks = _hooks_in(f"{common}/hooks") + _hooks_in(f"{tree}/.husky")
     named = list[tuple[str, bool]]()
     waiting = [f"{common}/config", f"{git}/config.worktree", *users_configurations()]
     for config in waiting:  # includes are added on the way
         directory = os.path.dirname(config)  # noqa: PTH120 - a text
-        for place, is_config in named_by(read_small(config), directory, tree):
+        for place, is_config in named_by(read_start(config), directory, tree):
             named.append((place, is_config))
             if is_config and place and len(waiting) < _MOST_INCLUDED:
                 waiting.append(place)
@@ -303,7 +303,7 @@ def _git_directory(tree: str) -> str:
     entry = f"{tree}/.git"
     if os.path.isdir(entry):  # noqa: PTH112 - a text
         return os.path.realpath(entry)
-    return linked(tree, read_small(entry), GITDIR)
+    return linked(tree, read_start(entry), GITDIR)
 
 
 def _hooks_in(directory: str) -> list[str]:

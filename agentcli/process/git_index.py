@@ -10,6 +10,8 @@ import stat
 import struct
 from collections.abc import Collection
 
+from agentcli.domain.files import small_file
+
 _MOST_BYTES = 16 * 1024 * 1024
 _HEADER = struct.Struct(">4sII")
 _ENTRY = struct.Struct(">24xI32xH")  # of it the mode and the flags
@@ -24,13 +26,9 @@ def index_of(tree: str) -> bytes:
     try:
         if not stat.S_ISDIR(os.lstat(f"{tree}/.git").st_mode):
             return b""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(f"{tree}/.git/index", flags), "rb") as file:  # noqa: PTH123 - a handle
-            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            data = file.read(_MOST_BYTES + 1) if is_file else b""
     except (OSError, ValueError):
         return b""
-    return data if len(data) <= _MOST_BYTES else b""
+    return small_file(f"{tree}/.git/index", _MOST_BYTES, os.O_NOFOLLOW)
 
 
 def tracked_in(index: bytes, names: Collection[bytes]) -> frozenset[bytes]:

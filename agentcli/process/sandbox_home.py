@@ -16,10 +16,10 @@ import itertools
 import os
 import pwd
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from agentcli.domain.files import read_start
 from agentcli.domain.patterns import LazyPattern
 
 _TOOLCHAINS = (
@@ -144,7 +144,6 @@ _ALWAYS = ("/.env", "/cryptography")
 _OF_SYSTEM = LazyPattern(
     r"bin|boot|dev|etc|gnu|lib.*|lost\+found|nix|opt|proc|run|sbin|snap|sys|tmp|usr|var"
 )
-_MOST_CONFIG_BYTES = 256 * 1024
 
 
 def homes(home: Path, writable: Iterable[Path]) -> tuple[Path, ...]:
@@ -365,7 +364,7 @@ def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:
 
 def _pythons(place: str) -> Iterator[str]:
     """Where the Python is that the virtual environment ``place`` was made with."""
-    for line in read_small(f"{place}/pyvenv.cfg").splitlines():
+    for line in read_start(f"{place}/pyvenv.cfg").splitlines():
         key, _, value = line.partition(b"=")
         if key.strip() == b"home" and b"\0" not in value:
             yield os.path.realpath(os.fsdecode(value.strip()) + "/..")
@@ -375,7 +374,7 @@ def _configuration(path: str, home: Path) -> Iterator[str]:
     """The file, unless it holds a credential, and the files that git's names; or the directory."""
     if not _exists(path):
         return
-    text = read_small(path)
+    text = read_start(path)
     if not _CREDENTIAL.search(text):
         yield path
     if not path.endswith(("/.gitconfig", "/git/config")):
@@ -383,7 +382,7 @@ def _configuration(path: str, home: Path) -> Iterator[str]:
     for match in _GIT_FILES.finditer(text):
         named = os.fsdecode(match[1])
         included = f"{home}/{named[2:]}" if named.startswith("~/") else named
-        if (inner := read_small(included)) and not _CREDENTIAL.search(inner):
+        if (inner := read_start(included)) and not _CREDENTIAL.search(inner):
             yield included
 
 
@@ -392,7 +391,7 @@ def git_configuration(home: Path) -> bytes | None:
 
     Of it a command inside gets a copy, as ``GIT_CONFIG_GLOBAL`` (git-config(1)).
     """
-    files = [read_small(f"{home}/{name}") for name in (".config/git/config", ".gitconfig")]
+    files = [read_start(f"{home}/{name}") for name in (".config/git/config", ".gitconfig")]
     if not any(_CREDENTIAL.search(text) for text in files):
         return None
     return b"\n".join(_CREDENTIAL.sub(b"", text) for text in files)
@@ -413,20 +412,7 @@ def _credentials_in(place: str, _changed: int) -> tuple[str, ...]:
         for pattern in _MAY_HOLD
         for path in glob.iglob(f"{glob.escape(place)}/{pattern}")  # noqa: PTH207 - texts
     )
-    return tuple(p for p in found if p.endswith(_ALWAYS) or _CREDENTIAL.search(read_small(p)))
-
-
-def read_small(path: str) -> bytes:
-    """A small regular file; empty when it is none."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return b""
-    try:
-        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
-        return os.read(handle, _MOST_CONFIG_BYTES) if is_file else b""
-    finally:
-        os.close(handle)
+    return tuple(p for p in found if p.endswith(_ALWAYS) or _CREDENTIAL.search(read_start(p)))
 
 
 def _is_in(path: str, where: tuple[Path, ...]) -> bool:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
 
+from agentcli.domain.files import open_regular
+
 SUFFIX = ".set-aside"
 SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
 _MOST_NAME = 200  # characters of a name that is kept when it is changed
@@ -95,8 +97,7 @@ def held_at(path: str, *, whole: bool = True) -> Held | None:
             return Held(kind, 0, os.fsencode(os.readlink(path)))  # noqa: PTH115 - a text
         if not stat.S_ISREG(status.st_mode):
             return Held(kind, mode, b"", is_whole=False)
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
+        with open_regular(path, os.O_NOFOLLOW) as file:
             data = file.read(_MOST_BYTES + 1)
         if whole and len(data) <= _MOST_BYTES:
             return Held(kind, mode, data)

@@ -12,7 +12,7 @@ from agentcli.app.session import Session
 from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
 from agentcli.domain.messages import AssistantMessage, Usage
 from agentcli.domain.ports import QueuedInput, QueueSource
-from agentcli.domain.worktrees import GITDIR, link_in, small_file
+from agentcli.domain.worktrees import branch_of
 from agentcli.ui.rows import fit, packed
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen, Size
@@ -194,21 +194,6 @@ def name_of(path: Path, cwd: Path) -> str:
         if path.is_relative_to(base):
             return f"{begin}{path.relative_to(base)}"
     return str(path)
-
-
-def branch_of(directory: Path) -> str:
-    """The branch that is checked out where ``directory`` is; empty outside of a repository.
-
-    https://git-scm.com/docs/gitrepository-layout
-    """
-    for place in (directory, *directory.parents):
-        entry = place / ".git"
-        if named := link_in(small_file(entry), GITDIR):
-            entry = place / named
-        head = small_file(entry / "HEAD").decode("utf-8", "replace").strip()
-        if head:
-            return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:10]
-    return ""
 
 
 # --- the window's title, a bell or a desktop notification (UI-6) ------------------------------

@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from urllib.parse import urlsplit
 
 from agentcli.domain.clean import clean_text, one_line, plain_text
 from agentcli.domain.errors import PersistenceError
+from agentcli.domain.files import open_regular
 from agentcli.domain.values import frozen
 from agentcli.domain.worktrees import common_of_worktree
 
@@ -393,10 +393,7 @@ def editable(path: Path, limit: int = MAX_FILE_BYTES) -> str:
 
 
 def _bytes(path: Path, limit: int) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "it is no file")
+    with open_regular(path, os.O_NOFOLLOW) as file:
         return file.read(limit)
 
 

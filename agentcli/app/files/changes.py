@@ -20,6 +20,7 @@ from typing import IO
 from agentcli.app.files.safe_git import SafeGit, find_git
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import UsageError
+from agentcli.domain.files import open_regular
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.engine.context.system_prompt import project_root
@@ -572,15 +573,7 @@ def _content(path: Path, limit: int, *, below: Path | None = None) -> bytes | No
     if below is not None and not real_path(path).is_relative_to(real_path(below)):
         return None
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            return file.read(limit)
     except (OSError, ValueError):
         return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(limit)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)

@@ -14,8 +14,9 @@ from pathlib import Path, PurePosixPath
 from agentcli.app.files.safe_git import SafeGit
 from agentcli.app.worktrees.repository import Repository, Worktree, by_directory, commit_of
 from agentcli.domain.errors import AgentError
+from agentcli.domain.files import read_start, small_file
 from agentcli.domain.values import frozen
-from agentcli.domain.worktrees import common_of_worktree, small_file
+from agentcli.domain.worktrees import common_of_worktree
 
 INCLUDE_FILE = ".worktreeinclude"
 GIT_TIMEOUT_S = 600.0
@@ -168,14 +169,7 @@ def copy_included(repository: Repository, path: Path) -> tuple[str, ...]:
     No link is followed, on either side, and nothing is overwritten.
     """
     top = repository.top
-    try:
-        handle = os.open(top / INCLUDE_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return ()
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return ()
-        patterns = file.read(_MAX_INCLUDE_BYTES + 1)
+    patterns = read_start(top / INCLUDE_FILE, _MAX_INCLUDE_BYTES + 1, os.O_NOFOLLOW)
     if len(patterns) > _MAX_INCLUDE_BYTES:
         return (f"{INCLUDE_FILE} is larger than {_MAX_INCLUDE_BYTES} bytes and was not used",)
     try:

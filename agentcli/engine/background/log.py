@@ -17,7 +17,6 @@ import errno
 import json
 import os
 import re
-import stat
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agentcli.domain.background import MAX_LOG_CHARS, BackgroundTask
+from agentcli.domain.files import open_regular
 
 TRUNCATED = f"[system] background output truncated at {MAX_LOG_CHARS} characters"
 CANCELED = "Canceled by request."
@@ -195,12 +195,7 @@ def write_result(path: Path, result: dict[str, object]) -> str:
 
 def open_log(path: Path) -> BinaryIO:
     """The log to be read. A run could put something else in its place: raises ``OSError`` then."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = os.fdopen(os.open(path, flags), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    return file
+    return open_regular(path, os.O_NOFOLLOW)
 
 
 def read_log(path: Path) -> str:

@@ -1,0 +1,48 @@
+"""Files that anyone may have put there.
+
+Law: nothing is waited for, such as a pipe or a device; only a regular file is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class NoRegularFile(OSError):
+    """What has the name is something else."""
+
+
+def open_regular(path: str | Path, flags: int = 0) -> BufferedReader:
+    """The file, open to be read; ``flags`` are more of ``os.open``'s, such as ``O_NOFOLLOW``.
+
+    Raises ``OSError``, of it ``NoRegularFile``; ``ValueError`` for what is no path.
+    """
+    handle = os.open(path, _READ | flags)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NoRegularFile(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_start(path: str | Path, most_bytes: int = 256 * 1024, flags: int = 0) -> bytes:
+    """The first bytes of a file; empty where there is none that can be read."""
+    try:
+        with open_regular(path, flags) as file:
+            return file.read(most_bytes)
+    except (OSError, ValueError):
+        return b""
+
+
+def small_file(path: str | Path, most_bytes: int = 16 * 1024, flags: int = 0) -> bytes:
+    """All that a small file holds; empty where it is too large, or cannot be read."""
+    data = read_start(path, most_bytes + 1, flags)
+    return data if len(data) <= most_bytes else b""

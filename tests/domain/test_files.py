@@ -1,0 +1,43 @@
+"""Files that anyone may have put there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.files import NoRegularFile, open_regular, read_start, small_file
+
+
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize("kind", ["pipe", "directory", "device", "nothing", "no path"])
+def test_what_is_no_regular_file_is_empty_and_not_waited_for(kind: str, tmp_path: Path) -> None:
+    path: str | Path = tmp_path / "it"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        os.mkdir(path)
+    elif kind == "device":
+        path = "/dev/zero"
+    elif kind == "no path":
+        path = "a\0b"
+    before = len(os.listdir("/proc/self/fd"))
+    assert read_start(path) == small_file(path) == b""
+    assert len(os.listdir("/proc/self/fd")) == before
+    if kind in {"pipe", "directory", "device"}:
+        with pytest.raises(NoRegularFile, match="regular file"):
+            open_regular(path)
+
+
+def test_of_a_large_file_there_is_a_beginning_and_no_whole(tmp_path: Path) -> None:
+    path = tmp_path / "it"
+    path.write_bytes(b"abc")
+    assert (read_start(path, 2), small_file(path, 3), small_file(path, 2)) == (b"ab", b"abc", b"")
+
+
+def test_a_link_is_followed_unless_it_is_said_not_to_be(tmp_path: Path) -> None:
+    (tmp_path / "it").write_bytes(b"abc")
+    (link := tmp_path / "link").symlink_to("it")
+    assert read_start(link) == b"abc"
+    assert read_start(link, flags=os.O_NOFOLLOW) == b""
