@@ -228,7 +228,7 @@ class SessionMemory:
     def _checked(self, text: str) -> str:
         """A fact without a secret in it (SEC-9)."""
         fact = fact_text(text)
-        redactor = Redactor()
+        redactor = Redactor(weak=tuple)
         redactor.add(self._secrets())
         values = (each for each in _VALUES.split(fact) if not each.startswith(_OF_PATHS))
         is_told = _TELLS.search(fact) and any(map(is_secret, values))

@@ -66,10 +66,8 @@ class UserFiles:
     ) -> None:
         self.settings = settings
         self.cwd = options.cwd
-        self.redact = redactor.redact_value
-        """Takes keys, and what looks like one, out of a text (SEC-9)."""
         self.redact_data = redactor.redact_data
-        """Takes keys out of JSON data."""
+        """Takes keys out of texts and JSON data (SEC-9)."""
         self.history_file = None if options.no_session else settings.paths.history_file
         """Where typed prompts are remembered; ``None`` for nowhere."""
         self.config_file = settings.paths.config_file

@@ -201,7 +201,7 @@ def cancel(options: RunOption) -> int:
 
 def answer(options: AnswerOptions) -> int:
     """Answer what a run asks, and wait until it has the answer."""
-    from agentcli.cli.redacting import know_secrets, shown
+    from agentcli.cli.redacting import exported, know_secrets
     from agentcli.store.tasks import leave_answer
 
     found, task = _find_run(options)
@@ -220,7 +220,7 @@ def answer(options: AnswerOptions) -> int:
         )
         return 1
     know_secrets()
-    if shown(text) != text:
+    if exported(text) != text:
         raise UsageError(
             "the answer holds a key, which is not written to the session file",
             "answer in the chat itself: /tasks answer N TEXT",

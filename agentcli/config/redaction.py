@@ -47,15 +47,15 @@ _OPAQUE = frozenset({"signature", "redacted", "data"})
 class Redactor:
     """Takes secrets out of text: those it knows by value, and whatever looks like one.
 
-    ``source`` gives more values, asked once, when there is a text to redact; those of ``weak`` are
-    no secrets and go from our own texts only.
+    ``source`` gives more values, asked once, when there is a text to redact. ``weak`` is for texts
+    of our own alone: what it gives and what is added goes from them though it is no secret.
     """
 
     def __init__(
         self,
         secrets: Iterable[str] = (),
         source: Callable[[], Iterable[str]] | None = None,
-        weak: Callable[[], Iterable[str]] = tuple,
+        weak: Callable[[], Iterable[str]] | None = None,
     ) -> None:
         self._known: set[str] = set()
         self._ordered: list[str] = []
@@ -69,14 +69,14 @@ class Redactor:
         for secret in secrets:
             if is_secret(secret):
                 self._known.update(_forms(secret))
-            elif _is_key_like(secret):
+            elif self._weak is not None and _is_key_like(secret):
                 self._too_weak.add(secret)
         self._ordered = sorted(self._known, key=len, reverse=True)
 
     def redact(self, text: str) -> str:
         """``text``, one of ours, with ``[redacted]`` for each secret and whatever may be one."""
         text = re.sub(KEYS, _HIDDEN, self.redact_known(text))
-        for value in (*self._weak(), *self._too_weak):
+        for value in (*(self._weak() if self._weak else ()), *self._too_weak):
             text = text.replace(value, _HIDDEN)
         text = re.sub(_PLACES, _HIDDEN, text)
         text = re.sub(_QUERY, rf"\1{_HIDDEN}", text)

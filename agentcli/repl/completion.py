@@ -611,4 +611,4 @@ def prompt_history(user: UserFiles) -> History:
             path.parent.chmod(0o700)
     except OSError:
         return InMemoryHistory()
-    return _SafeHistory(path, user.redact)
+    return _SafeHistory(path, user.redact_data)

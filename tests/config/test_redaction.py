@@ -161,3 +161,14 @@ def test_secrets_of_a_source_are_asked_for_once_and_late() -> None:
     assert not asked
     assert redactor.redact("hUnter2-9hX7nter2") == redactor.redact_known("hUnter2-9hX7nter2")
     assert asked == [1]
+
+
+@pytest.mark.spec("SEC-9")
+def test_what_is_no_secret_goes_from_texts_of_ours_alone() -> None:
+    data, ours = Redactor(), Redactor(weak=tuple)
+    for redactor in (data, ours):
+        redactor.add(["lm-studio", "dummy-key"])
+    said = "dummy-key of lm-studio"
+    assert data.redact_value({"text": said}) == {"text": said}
+    assert ours.redact(said) == "[redacted] of [redacted]"
+    assert ours.redact_data(said) == said

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.chat import IDLE, leave
 from tests.security.canary import IN_ENVIRONMENT
-from tests.support.cli import agent_env, run_agent
+from tests.support.cli import AGENT, agent_env, run_agent
 from tests.support.model_server import OPENAI, ModelServer
+from tests.support.pty_driver import Terminal
 from tests.support.replies import call, say
 
 pytestmark = pytest.mark.sampled
@@ -45,6 +47,31 @@ def test_the_key_of_a_local_server_stays_a_word_like_any_other(
         args = ("sessions", "search", "--file", "a.txt", "--format", shape)
         touched = run_agent(*args, env=env, cwd=tmp_path)
         assert f"what is {key}?" in touched.stdout, touched.stdout
+
+
+@pytest.mark.spec("SEC-9", "UI-3")
+@pytest.mark.parametrize("key", ["lm-studio", "4f8a2c9d1e7b3f6a"])
+def test_a_prompt_that_names_it_is_recalled_as_it_was_typed(
+    model_server: ModelServer, tmp_path: Path, key: str
+) -> None:
+    model_server.default = say("END")
+    env = agent_env(model_server, OPENAI, OPENAI_API_KEY=key, ANTHROPIC_API_KEY=None)
+    typed = f"start {key} with password: {key}"
+    with Terminal([*AGENT], env, tmp_path, 40, 100) as terminal:
+        terminal.wait_for(IDLE)
+        terminal.line(typed)
+        terminal.wait_for("END")
+        terminal.wait_for(IDLE)
+        leave(terminal)
+    with Terminal([*AGENT], env, tmp_path, 40, 100) as terminal:
+        terminal.wait_for(IDLE)
+        terminal.key("up")
+        terminal.wait_for("start")
+        terminal.key("enter")
+        terminal.wait_for("END")
+        terminal.wait_for(IDLE)
+        leave(terminal)
+    assert model_server.requests[-1].body["messages"][-1]["content"] == typed
 
 
 @pytest.mark.spec("SEC-9", "CTRL-5")
