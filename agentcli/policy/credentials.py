@@ -1,25 +1,20 @@
 """Credentials that a command would show: named, made by the shell, or come across (SEC-3).
 
-A name is judged in every form that loops, variables, braces and patterns give it. Laws: what cannot
+A name is judged in every form that loops, variables, braces and patterns give it. Law: what cannot
 be followed to definite names, in a command that shows what is in files, may be any credential of
-the workspace whose name ends as what is written; ``grep -r`` and its kind ask where, as far as a
-bounded look tells, a credential is below that their own choice of names (``--include``, ``-g``,
-``-name``) does not leave out; a choice that is not certain leaves out none.
+the workspace.
 """
 
 from __future__ import annotations
 
-import fnmatch
-import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace
-from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, unquoted
 from agentcli.policy.decision import CallPlace
@@ -29,17 +24,13 @@ from agentcli.policy.places import (
     OPEN,
     GlobFinder,
     Variables,
-    closed,
     credential_place,
-    credentials_below,
     found_by,
-    is_pattern,
     loose_commands,
     places_of,
     seen_words,
     starts_of,
     values_of,
-    without_braces,
 )
 from agentcli.policy.read_only_table import SPECS, reading_of, spec_of
 
@@ -212,6 +203,8 @@ def may_search(text: str, cwd: Path) -> bool:
 
 _EVALUATED = re.compile(r"\b(?:PS4|BASH_ENV)\+?=|\bcompgen\b|@P\}")  # whose quoted texts bash runs
 _MADE = re.compile(r"[$`*?\[]")
+_GIVES = re.compile(r"xargs|parallel|-exec|-ok")
+_IS_DEEP = re.compile(r"(?<!\S)--(?:rec|der|di[a-z]*[= ]rec)")
 _SUBSTITUTION = re.compile(r"\$\(|`")
 
 
@@ -257,7 +250,16 @@ def _is_fed_unnamed(command: SimpleCommand) -> bool:
 
 
 def _may_grep(command: SimpleCommand, _: Path) -> bool:
-    return _grep([word for word in seen_words(command) if word is not None]) is not None
+    """Whether it goes through directories: ``-r``, ``-d recurse`` and what is short for them."""
+    words = [word for word in seen_words(command) if word is not None]
+    found = (re.match("-([^-efmABCdD][^efmABCdD]*)", word) for word in words)
+    letters = "".join(match[1] for match in found if match)
+    how = values_of(tuple(words), "-d", "--directories")
+    return (
+        not {"r", "R"}.isdisjoint(letters)
+        or any((word or "").startswith("rec") for word in how)
+        or _IS_DEEP.search(" ".join(words[1:])) is not None
+    )
 
 
 def _may_show_untracked(command: SimpleCommand, cwd: Path) -> bool:
@@ -294,133 +296,4 @@ _ASKED: dict[str, Callable[[SimpleCommand, Path], bool]] = {
     **dict.fromkeys(_GREP, _may_grep),
     **dict.fromkeys((*_SHELLS, "source", "."), _may_run_unknown),
     "git": _may_show_untracked,
-}
-
-
-# --- what searches come across where no sandbox hides it ----------------------------------------
-
-_MOST_PLACES = 200
-Words = Sequence[str]
-
-
-@frozen
-class _SearchScope:
-    """Below which operands, and which names of files it ``takes`` (none: all) and ``leaves``."""
-
-    places: tuple[str, ...]
-    takes: tuple[str, ...] = ()
-    leaves: tuple[str, ...] = ()
-
-    def shows(self, path: Path, below: Path) -> bool:
-        """Whether it shows what is in the credential ``path``, which may be a directory of them."""
-        leaves = tuple(map(closed, self.leaves))
-        parts = path.relative_to(below).parts
-        if any(fnmatch.fnmatchcase(name, each) for each in leaves for name in parts):
-            return False
-        return not self.takes or path.is_dir() or any(_takes(e, path.name) for e in self.takes)
-
-
-def _takes(pattern: str, name: str) -> bool:
-    return "/" in pattern or fnmatch.fnmatchcase(name.lower(), closed(pattern.lower()))
-
-
-def credential_met(text: str, cwd: Path) -> str:
-    """Which credential the searches in ``text``, started in ``cwd``, come across; empty: none."""
-    commands = parse_bash(text).commands
-    starts = starts_of(commands, cwd).directories
-    gives = _GIVES.search(text)
-    below = functools.cache(lambda place: tuple(credentials_below(place)))
-    for command in commands:
-        known = tuple(word for word in seen_words(command) if word is not None)
-        how = _HOW.get(command.program) or (_find if gives and known[:1] == ("find",) else None)
-        search = how(known) if how else None
-        if search is None:
-            continue
-        unsure = starts if None in command.words else ()
-        for place in dict.fromkeys((*_directories(search.places, starts), *unsure)):
-            found = next((each for each in below(place) if search.shows(each, place)), None)
-            if found is not None:
-                return str(found)
-    return ""
-
-
-def _directories(operands: Sequence[str], starts: Sequence[Path]) -> Sequence[Path]:
-    """Those that are named; where nothing is, or it is not certain, all that is here."""
-    found, finder = list[Path](), GlobFinder()
-    for name in operands:
-        for place in places_of(name, starts):
-            matches = finder.matches(str(place)) or () if is_pattern(str(place)) else (place,)
-            found += (Path(each) for each in matches if os.path.isdir(each))  # noqa: PTH112 - never raises
-    last = places_of(operands[-1], starts) if len(operands) > 1 else ()
-    names_file = any(map(os.path.isfile, last))
-    if len(found) > _MOST_PLACES:
-        return (*starts, *found[:_MOST_PLACES])
-    return found or (() if names_file else starts)
-
-
-def _letters(words: Words, with_value: str) -> str:
-    """The short options; after those ``with_value`` the rest of a word is a value."""
-    found = (re.match(f"-([^-{with_value}][^{with_value}]*)", word) for word in words)
-    return "".join(match[1] for match in found if match)
-
-
-def _operands(words: Words) -> tuple[str, ...]:
-    return tuple(word for word in words[1:] if not word.startswith("-"))
-
-
-def _globs(words: Words, *options: str) -> tuple[str, ...]:
-    values = filter(None, values_of(tuple(words), *options))
-    return tuple(each for value in values for each in without_braces(value))
-
-
-def _grep(words: Words) -> _SearchScope | None:
-    how = values_of(tuple(words), "-d", "--directories")
-    is_deep = not {"r", "R"}.isdisjoint(_letters(words, "efmABCdD")) or any(
-        (word or "").startswith("rec") for word in how
-    )
-    options = " ".join(words[1:])
-    if not is_deep and not re.search(r"(?<!\S)--(?:rec|der|di[a-z]*[= ]rec)", options):
-        return None
-    left = _globs(words, "--exclude", "--exclude-dir")
-    takes = () if left else _globs(words, "--include")  # which comes first decides about the rest
-    return _SearchScope(_operands(words), takes, tuple(each.rstrip("/") for each in left))
-
-
-def _diff(words: Words) -> _SearchScope:
-    return _SearchScope((*_operands(words), *_globs(words, "--from-file", "--to-file")))
-
-
-_GLOB_OF_RG = re.compile(r"-[^-ABCEMTdefgjmrt]*g(.*)", re.DOTALL)
-
-
-def _rg(words: Words) -> _SearchScope | None:
-    letters = _letters(words, "ABCEMTdefgjmrt")
-    short = ((_GLOB_OF_RG.fullmatch(word), after) for word, after in pairwise((*words, "")))
-    given = tuple(match[1] or after for match, after in short if match)
-    globs = (*_globs(words, "--glob", "--iglob"), *(g for e in given for g in without_braces(e)))
-    takes = tuple(each for each in globs if not each.startswith("!"))
-    if any(not {"\\", "{"}.isdisjoint(each) for each in globs):  # ours are not rg's
-        return _SearchScope(tuple(each for each in _operands(words) if each not in given))
-    is_bare = letters.count("u") + words.count("--unrestricted") > 1
-    # what a glob takes is searched though it is hidden
-    if not (takes or is_bare or "." in letters or "--hidden" in words) or "--files" in words:
-        return None
-    left = tuple(each[1:] for each in globs if each.startswith("!") and "/" not in each)
-    return _SearchScope(tuple(each for each in _operands(words) if each not in given), takes, left)
-
-
-def _find(words: Words) -> _SearchScope:
-    """The names that it chooses are certain where it has no alternatives and no exceptions."""
-    at = next((at for at, word in enumerate(words[1:], 1) if word[:1] in {"-", "(", "!"}), None)
-    tests = words[at:] if at else ()
-    takes = tuple(value for test, value in pairwise(tests) if test in {"-name", "-iname"})
-    return _SearchScope(tuple(words[1:at]), () if not _UNSURE.isdisjoint(tests) else takes)
-
-
-_UNSURE = frozenset({"-o", "-or", ",", "!", "-not", "("})
-_GIVES = re.compile(r"xargs|parallel|-exec|-ok")
-_HOW: dict[str, Callable[[Words], _SearchScope | None]] = {
-    **dict.fromkeys(_GREP, _grep),
-    "rg": _rg,
-    "diff": _diff,
 }

@@ -8,7 +8,7 @@ decision names the rule or the reason that made it, and of a command the part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from agentcli.domain.ports import PermissionMode
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import PREFIX, Asks, real_path
 from agentcli.domain.values import frozen
-from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.decision import (
     Answer,
@@ -29,20 +28,19 @@ from agentcli.policy.decision import (
 )
 from agentcli.policy.places import (
     credential_place,
-    has_own_repository,
     moves,
     protected_place,
-    starts_of,
 )
 from agentcli.policy.read_only import is_read_only
 from agentcli.policy.rules import (
     Subject,
     covering,
     first,
+    free_part,
     host_of,
     might_touch,
-    writes_nowhere,
 )
+from agentcli.policy.strict_reads import is_strict_read
 
 _SHELL = "bash"
 _LONGEST_PART = 200
@@ -71,7 +69,11 @@ def effect_of(call: CallFacts, place: CallPlace) -> Effect:
     command = call.arguments.get("command")
     if call.definition.name == _SHELL and isinstance(command, str):
         contained = place.policy.has_boundary and str(call.arguments.get("access")) not in _ACCESS
-        known = is_read_only(command, place.workspace, place.search_path, contained=contained)
+        known = (
+            is_read_only(command, place.workspace)
+            if contained
+            else is_strict_read(command, place.workspace, place.search_path)
+        )
         return Effect.READ if known else Effect.EXEC
     if call.definition.only_reads:
         return Effect.READ
@@ -304,7 +306,7 @@ def _is_free(judged: _Judged, path: Path) -> bool:
 
 def _by_allow_rule(judged: _Judged) -> Decision | None:
     rules = judged.place.policy.allowing
-    found, _ = covering(rules, judged.subject, _free_part(judged))
+    found, _ = covering(rules, judged.subject, free_part(judged.subject, judged.place))
     if not found:
         return None
     named = ", ".join(map(str, found))
@@ -348,7 +350,8 @@ def _asks_to_run(judged: _Judged) -> Decision:
             decision, reason=f"it runs a command that is not understood: {parsed.why_not}"
         )
     rules = judged.place.policy.allowing
-    _, part = covering(rules, judged.subject, _free_part(judged, alone=True))
+    is_free = free_part(judged.subject, judged.place, contained=judged.place.policy.has_boundary)
+    _, part = covering(rules, judged.subject, is_free)
     return replace(decision, part=_part_of(part, judged.subject))
 
 
@@ -357,41 +360,6 @@ def _part_of(part: str, subject: Subject) -> str:
     if len(subject.parsed.commands) == 1 or part.strip() == (subject.text or "").strip():
         return ""
     return part if len(part) <= _LONGEST_PART else f"{part[:_LONGEST_PART]}…"
-
-
-def _free_part(judged: _Judged, *, alone: bool = False) -> Callable[[SimpleCommand], bool]:
-    """Which of the commands of a longer one change nothing, wherever the others may lead.
-
-    ``alone``: which would be free by themselves, in the read-only sandbox where there is one.
-    """
-    contained = alone and judged.place.policy.has_boundary
-    place, commands = judged.place, judged.subject.parsed.commands if judged.is_command else ()
-    starts = starts_of(commands, place.workspace.cwd)
-    has_moved = moves(commands)
-
-    def is_free(command: SimpleCommand) -> bool:
-        if not command.words or command.assignments or not writes_nowhere(command):
-            return False
-        if any(
-            each.operator == "<" and each.target != "/dev/null" for each in command.redirections
-        ):
-            return False
-        if command.words[0] == "cd" and len(command.words) == len(("cd", "directory")):
-            return starts.is_sure and all(
-                place.workspace.contains(each) and not has_own_repository(each, place.workspace)
-                for each in starts.directories
-            )
-        return starts.is_sure and all(
-            is_read_only(
-                command.text,
-                replace(place.workspace, cwd=each),
-                place.search_path,
-                contained=contained,
-            )
-            for each in (starts.directories if has_moved else starts.directories[:1])
-        )
-
-    return is_free
 
 
 _CHECKS = (

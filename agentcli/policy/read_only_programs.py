@@ -1,8 +1,7 @@
 """Programs whose words have a language of their own: what each may say and only read (SEC-4).
 
-Law: each function knows every word that it lets pass; the rest is not read-only. What is in
-``WIDE`` alone is judged by what it means, since the read-only sandbox keeps what it might do all
-the same: git, scripts of ``sed``; ``STRICT`` has nothing that a repository could have run.
+Law: each function knows the words that it lets pass by what they mean; the rest is not read-only.
+What one of them might do all the same the read-only sandbox keeps from having an effect.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ _FIND_FIRST = frozenset({"-H", "-P", "-O0", "-O1", "-O2", "-O3"})
 _SED_ADDRESS = r"(?:[0-9]+|\$|/[\w .:=^$*@#,-]+/)"
 _SED_COMMAND = rf"(?:{_SED_ADDRESS}(?:,(?:\+[0-9]+|{_SED_ADDRESS}))?)?p"
 _SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:; *{_SED_COMMAND})*;?", re.ASCII)
+_SED_RISKY = re.compile(r"(?:^|[;{}\n0-9$/!, ])\t*[wWrRe](?:[ \t]|$|[^a-z])|/[gpiIm0-9]*[we]")
 _SED_FLAGS = frozenset({"-n", "--quiet", "--silent", "-E", "-r", "-nE", "-nr", "-En", "-rn"})
 _JQ_FLAGS = frozenset(
     {
@@ -84,31 +84,29 @@ def _find(words: Sequence[str], may_read: Readable) -> bool:
 
 
 def _sed(words: Sequence[str], may_read: Readable) -> bool:
-    """``sed -n`` with scripts that only print lines, such as ``1,5p``."""
+    """``sed`` that edits what it prints: no other file, no command, not in place."""
     scripts: list[str] = []
     operands: list[str] = []
-    quiet, at = False, 1
+    at = 1
     while at < len(words):
         word = words[at]
         at += 1
-        if word in _SED_FLAGS:
-            quiet = quiet or word not in {"-E", "-r"}
-        elif word in {"-e", "--expression", "-ne"}:
-            quiet = quiet or word == "-ne"
+        if word in {"-e", "--expression", "-ne"}:
             scripts += words[at : at + 1]
             at += 1
-        elif word == "--":
-            operands += words[at:]
-            break
-        elif word.startswith("-") and word != "-":
+        elif word.startswith("-") and word not in _SED_FLAGS and word != "-":
             return False
-        else:
+        elif word not in _SED_FLAGS:
             operands.append(word)
     if not scripts:
         scripts, operands = operands[:1], operands[1:]
-    if not quiet or not scripts:
-        return False
-    return all(map(_SED_SCRIPT.fullmatch, scripts)) and all(map(may_read, operands))
+    known = bool(scripts) and all(map(_is_harmless_script, scripts))
+    return known and all(map(may_read, operands))
+
+
+def _is_harmless_script(script: str) -> bool:
+    risky = UNKNOWN in script or _SED_RISKY.search(script)
+    return not risky or _SED_SCRIPT.fullmatch(script) is not None
 
 
 def _jq(words: Sequence[str], may_read: Readable) -> bool:
@@ -150,18 +148,8 @@ def _date(words: Sequence[str], may_read: Readable) -> bool:
     return True
 
 
-def _test(words: Sequence[str], may_read: Readable) -> bool:
-    """``test`` and ``[``: every word that may be a path is one that may be read."""
-    rest = list(words[1:])
-    if words[0] == "[" and (not rest or rest.pop() != "]"):
-        return False
-    if "-v" in rest or "-R" in rest:
-        return False
-    return all(may_read(word) for word in rest if not word.startswith("-"))
-
-
-def _any_test(words: Sequence[str], _may_read: Readable) -> bool:
-    """The same where a look at any path does no harm."""
+def _test(words: Sequence[str], _may_read: Readable) -> bool:
+    """``test`` and ``[``: a look at any path does no harm, one at a variable may run its index."""
     if words[0] == "[" and words[-1] != "]":
         return False
     return "-v" not in words and "-R" not in words
@@ -180,32 +168,6 @@ def _printf(words: Sequence[str], _may_read: Readable) -> bool:
     if not rest or rest[0].startswith("-"):
         return False
     return _PRINTF.fullmatch(rest[0]) is not None
-
-
-_SED_RISKY = re.compile(r"(?:^|[;{}\n0-9$/!, ])\t*[wWrRe](?:[ \t]|$|[^a-z])|/[gpiIm0-9]*[we]")
-
-
-def _sed_without_files(words: Sequence[str], may_read: Readable) -> bool:
-    """``sed`` that edits what it prints: no other file, no command, not in place."""
-    if _sed(words, may_read):
-        return True
-    scripts: list[str] = []
-    operands: list[str] = []
-    at = 1
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word in {"-e", "--expression"}:
-            scripts += words[at : at + 1]
-            at += 1
-        elif word.startswith("-") and word not in _SED_FLAGS:
-            return False
-        elif not word.startswith("-"):
-            operands.append(word)
-    if not scripts:
-        scripts, operands = operands[:1], operands[1:]
-    known = bool(scripts) and UNKNOWN not in scripts and not any(map(_SED_RISKY.search, scripts))
-    return known and all(map(may_read, operands))
 
 
 def _find_running(words: Sequence[str], may_read: Readable) -> bool:
@@ -233,23 +195,11 @@ def _command(words: Sequence[str], _may_read: Readable) -> bool:
 
 # --- awk --------------------------------------------------------------------------------------
 
-_AWK_TOKEN = re.compile(
-    r"""(?P<string>"(?:\\[^\n]|[^"\\\n])*") | (?P<comment>\#[^\n]*) | (?P<name>[A-Za-z_]\w*)
-    | (?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?) | (?P<space>[ \t]+) | (?P<end>[;}\n])
-    | (?P<operator>\|\||&&|>=|>>|\+\+|--|[-+*/%^!~<>=?:,(){\[\]$|&@])""",
-    re.VERBOSE,
+# it writes, runs, or reads what its words do not name
+_AWK_DOES = re.compile(
+    r"\bprintf?\b[^;}\n]*[>|]|\}\s*[>|]|@|\b(?:system|getline|close|fflush|ARG[VC]|ARGIND|PROCINFO"
+    r"|FUNCTAB|SYMTAB|ENVIRON|func(?:tion)?)\b"
 )
-# no "]" as the first of a bracket, no "[" in it: not all awks end those in the same place
-_AWK_REGEX = re.compile(r"/(?:\\[^\n]|\[(?!\^?\])\^?(?:\[:[a-z]+:\]|[^\]\[/\n\\])+\]|[^/\\\n\[])*/")
-_AWK_UNSAFE = frozenset(
-    {
-        "system", "getline", "close", "fflush", "ARGV", "ARGC", "ARGIND", "PROCINFO", "FUNCTAB",
-        "SYMTAB", "function", "func", "ENVIRON",
-    }
-)  # fmt: skip
-_AWK_BEFORE_REGEX = frozenset({"print", "printf", "return", "in", "else", "do", "exit"})
-# behind these a slash divides in one awk, or in one place, and starts an expression in another
-_AWK_EITHER = frozenset({")", "$", "++", "--", "case", "length"})
 
 
 def _awk(words: Sequence[str], may_read: Readable) -> bool:
@@ -262,84 +212,22 @@ def _awk(words: Sequence[str], may_read: Readable) -> bool:
             break
         if word in {"-F", "-v"}:
             at += 2
-        elif word.startswith("-F") and word[2:].isprintable():
+        elif word.startswith("-F"):
             at += 1
         else:
             return False
-    if at >= len(rest):
+    if at >= len(rest) or UNKNOWN in rest[at] or _AWK_DOES.search(rest[at]):
         return False
-    files = rest[at + 1 :]
     # a word such as a=b is no file to awk: it assigns
-    return _awk_only_prints(rest[at]) and all("=" not in word and may_read(word) for word in files)
-
-
-def _awk_only_prints(program: str) -> bool:
-    at, prints, last = 0, False, ""
-    while at < len(program):
-        if program[at] == "/" and last in _AWK_EITHER and "/" in program[at + 1 :]:
-            return False
-        starts_regex = program[at] == "/" and not _ends_operand(last)
-        found = (_AWK_REGEX if starts_regex else _AWK_TOKEN).match(program, at)
-        if found is None:
-            return False
-        at = found.end()
-        kind, text = ("regex", found[0]) if starts_regex else (found.lastgroup or "", found[0])
-        if (
-            text in _AWK_UNSAFE
-            or text in {">>", "|", "&", "@"}
-            or (text == ">" and (prints or last == "}"))
-        ):
-            return False
-        if kind in {"space", "comment"}:
-            continue
-        prints = (prints or text in {"print", "printf"}) and text not in {";", "}"}
-        last = text
-    return True
-
-
-def _ends_operand(token: str) -> bool:
-    if token in _AWK_BEFORE_REGEX:
-        return False
-    return token in _AWK_EITHER or token[-1:].isalnum() or token[-1:] in {"]", '"', "_", "."}
+    return all("=" not in word and may_read(word) for word in rest[at + 1 :])
 
 
 # --- the system and its programs ----------------------------------------------------------------
 
 _PS = re.compile(r"-[AadefFlHjLMNTwxZ]+|[AafFjlLTuwxrST]+|--sort=?[\w,%+-]*|--forest|--no-headers?")
 _PS_WITH = frozenset({"-o", "-eo", "-p", "-u", "-C", "-U", "-g", "-t", "--sort", "--pid", "--ppid"})
-VERSIONED = frozenset(
-    {
-        "awk",
-        "bash",
-        "cc",
-        "clang",
-        "cmake",
-        "curl",
-        "g++",
-        "gcc",
-        "gdb",
-        "git",
-        "jq",
-        "ld",
-        "lua",
-        "make",
-        "node",
-        "openssl",
-        "perl",
-        "php",
-        "psql",
-        "python",
-        "python3",
-        "ruby",
-        "sqlite3",
-        "tar",
-        "wget",
-        "zsh",
-    }
-)
-"""Programs that tell their version without a look at the directory that they are started in."""
-_ASKS_VERSION = frozenset({"--version", "-V", "--help", "version"})
-_VERSION_WORDS = frozenset({"-v", "-version", *_ASKS_VERSION})
+_ASKS_VERSION = frozenset({"--version", "-V", "--help"})
+_VERSION_WORDS = frozenset({"-v", "-version", "version"})
 _NODE_LIKE = frozenset({"node", "npm", "yarn", "pnpm", "php", "java", "javac"})
 
 
@@ -358,16 +246,12 @@ def _ps(words: Sequence[str], _may_read: Readable) -> bool:
     return True
 
 
-def tells_version(words: Sequence[str], *, contained: bool) -> bool:
-    """``PROGRAM --version``: of any program where nothing can come of it, else of a few."""
+def tells_version(words: Sequence[str]) -> bool:
+    """``PROGRAM --version``, of any program."""
     if len(words) != 2 or UNKNOWN in words:  # noqa: PLR2004 - the program and the question
         return False
     name, asks = words
-    if not contained:
-        return asks == "--version" and name in VERSIONED
-    return asks in _ASKS_VERSION - {"version"} or (
-        asks in _VERSION_WORDS and name in {*_NODE_LIKE, *_TOOLS}
-    )
+    return asks in _ASKS_VERSION or (asks in _VERSION_WORDS and name in {*_NODE_LIKE, *_TOOLS})
 
 
 _TOOLS: dict[str, frozenset[str]] = {
@@ -560,21 +444,15 @@ _GIT_NAMED: dict[str, Callable[[Sequence[str], Sequence[str]], bool]] = {
 }
 
 
-STRICT: dict[str, Judge] = {
-    "find": _find, "sed": _sed, "jq": _jq, "date": _date, "test": _test, "[": _test,
-    "command": _command, "awk": _awk, "gawk": _awk, "mawk": _awk, "ps": _ps, "printf": _printf,
-    "sleep": _sleep,
-}  # fmt: skip
-"""Programs that only read with these words, wherever they run."""
 WIDE: dict[str, Judge] = {
-    **STRICT,
-    "git": _git, "read": _read, "env": _alone, "sed": _sed_without_files, "find": _find_running,
-    "test": _any_test, "[": _any_test, "[[": _any_test, **dict.fromkeys(_TOOLS, _tool),
+    "find": _find_running, "sed": _sed, "jq": _jq, "date": _date, "test": _test,
+    "[": _test, "[[": _test, "command": _command, "awk": _awk, "gawk": _awk, "mawk": _awk,
+    "ps": _ps, "printf": _printf, "sleep": _sleep, "git": _git, "read": _read, "env": _alone,
+    **dict.fromkeys(_TOOLS, _tool),
     **dict.fromkeys(("printenv", "lscpu", "lsb_release", "locale", "getconf", "tty", "cal", "pgrep",
                      "vmstat", "lsmod", "lsblk", "nvidia-smi", "logname", "users", "who", "w",
                      "times"), _any),
 }  # fmt: skip
-"""The same where the read-only sandbox keeps what else they might do."""
 
 
 def only_reads(words: Sequence[str]) -> bool:

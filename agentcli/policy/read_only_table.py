@@ -265,21 +265,19 @@ SPECS: dict[str, str] = {
     ),
     "b2sum": f"-l# --length# {_SUMS}",
 }
-BUILT_IN = frozenset(
+# what every system says of itself
+OPEN_FILES = frozenset(
     {
-        ":", "[", "[[", "command", "echo", "false", "printf", "pwd", "read", "test", "times",
-        "true", "type",
+        "/etc/os-release", "/usr/lib/os-release", "/etc/lsb-release", "/etc/debian_version",
+        "/etc/redhat-release", "/etc/alpine-release", "/etc/issue", "/etc/timezone",
+        "/proc/cpuinfo", "/proc/meminfo", "/proc/version", "/proc/loadavg", "/proc/uptime",
     }
 )  # fmt: skip
-# programs that find another one on PATH
-HELPERS = {"egrep": ("grep",), "fgrep": ("grep",), "zcat": ("gzip",)}
 # in these a word that looks like an option may be one even where a value is due: ripgrep 13 takes
 # "--engine --pre=x" for both; known to take whatever follows are
 TAKE_OPTIONS_FOR_VALUES = {"rg": frozenset({"-e", "--regexp"}), "fd": frozenset[str]()}
 # options are single words: "-ps" is not "-p -s"
 UNBUNDLED = frozenset({"xxd"})
-# with these options links are followed: only where none leads out of the workspace
-FOLLOWING = frozenset({"-R", "--dereference-recursive"})
 # with these options the first word is a file as well
 PATTERN_GIVEN = frozenset({"-e", "-f", "--regexp", "--file", "--files", "--type-list"})
 
@@ -303,8 +301,11 @@ class Spec:
 def spec_of(program: str) -> Spec | None:
     """The table's line for ``program``; ``None``: it is not known to be read-only."""
     line = SPECS.get(program)
-    if line is None:
-        return None
+    return None if line is None else spec_from(program, line)
+
+
+def spec_from(program: str, line: str) -> Spec:
+    """What a ``line`` of the form above says of ``program``."""
     options, _, operands = line.rpartition(":")
     marks: dict[str, str] = {}
     for each in options.split():

@@ -12,6 +12,7 @@ import fnmatch
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,8 +27,10 @@ from agentcli.policy.bash_syntax import (
     parse_bash,
     parts_of,
 )
-from agentcli.policy.decision import EDIT_TOOLS, Rule
-from agentcli.policy.places import moves
+from agentcli.policy.decision import EDIT_TOOLS, CallPlace, Rule
+from agentcli.policy.places import has_own_repository, moves, starts_of
+from agentcli.policy.read_only import is_read_only
+from agentcli.policy.strict_reads import is_strict_read
 
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
@@ -131,6 +134,40 @@ def covering(
         elif not is_free(command) and not is_transparent(command, parsed):
             return (), command.text
     return tuple(dict.fromkeys(found)), ""
+
+
+def free_part(
+    subject: Subject, place: CallPlace, *, contained: bool = False
+) -> Callable[[SimpleCommand], bool]:
+    """Which of the commands of a longer one change nothing, wherever the others may lead.
+
+    ``contained``: which would be free by themselves, in the read-only sandbox.
+    """
+    commands = subject.parsed.commands if subject.text is not None else ()
+    starts = starts_of(commands, place.workspace.cwd)
+    places = starts.directories if moves(commands) else starts.directories[:1]
+
+    def only_reads(text: str, cwd: Path) -> bool:
+        there = replace(place.workspace, cwd=cwd)
+        if contained:
+            return is_read_only(text, there)
+        return is_strict_read(text, there, place.search_path)
+
+    def is_free(command: SimpleCommand) -> bool:
+        if not command.words or command.assignments or not writes_nowhere(command):
+            return False
+        if any(
+            each.operator == "<" and each.target != "/dev/null" for each in command.redirections
+        ):
+            return False
+        if command.words[0] == "cd" and len(command.words) == len(("cd", "directory")):
+            return starts.is_sure and all(
+                place.workspace.contains(each) and not has_own_repository(each, place.workspace)
+                for each in starts.directories
+            )
+        return starts.is_sure and all(only_reads(command.text, each) for each in places)
+
+    return is_free
 
 
 def _covers_whole(rule: Rule, subject: Subject) -> bool:

@@ -13,8 +13,8 @@ from itertools import count
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace
-from agentcli.policy.read_only import is_read_only
 from tests.bench.table import Row, show
+from tests.support.reads import is_read_only
 
 TYPICAL_TARGET_MS = 1.0
 HUGE_TARGET_S = 1.0

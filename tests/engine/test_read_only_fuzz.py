@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.tools import Workspace
-from agentcli.policy.read_only import is_read_only
+from tests.support.reads import is_read_only
 
 EXAMPLES = int(os.environ.get("BASH_FUZZ_EXAMPLES", "150"))
 BASH = shutil.which("bash")

@@ -86,11 +86,17 @@ def test_without_a_sandbox_a_search_that_would_come_across_a_credential_asks(
         return judge(CallFacts(BASH, {"command": text}), place).answer
 
     assert [text for text in MEETS if said(text) is Answer.ALLOW] == []
-    (place.workspace.root / "linked/note").unlink()
-    searches = [text for text in ORDINARY if text.startswith(("grep", "rg"))]
-    searches = [text for text in searches if ",md" not in text]
-    assert [text for text in searches if said(text) is not Answer.ALLOW] == []
-    for name in (".env", "deep/er/.env.local"):
-        (place.workspace.root / name).unlink()
-    for text in ("grep -r KEY .", "rg --hidden KEY", "find . -type f | xargs cat", "diff src deep"):
+    assert said("cd deep && rg KEY er") is Answer.ALLOW  # what is hidden it leaves out
+    for text in (
+        "grep -rn KEY src",
+        "grep -rn KEY README.md",
+        "cd src && grep -rn KEY .",
+        "rg KEY",
+    ):
         assert said(text) is Answer.ALLOW, text
+    for name in (".env", "deep/er/.env.local", "linked/note"):
+        (place.workspace.root / name).unlink()
+    assert said("grep -r KEY .") is Answer.ALLOW
+    (place.workspace.root / ".config/deep").mkdir(parents=True)
+    for text in ("rg KEY .config", "cd .config && rg KEY", "rg KEY .config/deep", "diff src deep"):
+        assert said(text) is not Answer.ALLOW, text

@@ -10,10 +10,10 @@ from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Asks, ToolDefinition, Workspace
 from agentcli.policy.decision import Answer, CallFacts, Decision
 from agentcli.policy.places import GlobFinder
-from agentcli.policy.read_only import is_read_only
 from tests.e2e.one_shot import last_result, one_shot
 from tests.policy.asking import Asked, judged, policy_of
 from tests.support.model_server import ModelServer
+from tests.support.reads import is_read_only
 from tests.support.replies import call
 
 BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Asks.ANYTHING, "shell")

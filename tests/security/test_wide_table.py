@@ -19,9 +19,9 @@ import pytest
 
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Workspace
-from agentcli.policy.read_only import is_read_only
 from agentcli.policy.read_only_programs import _GIT_LISTS, _TOOLS, GIT_SHOWS, WIDE
 from agentcli.policy.read_only_table import SPECS
+from tests.support.reads import is_read_only
 from tests.support.sandboxes import Sandboxed, bash, needs
 from tests.support.tool_context import text_of, tool_context
 

@@ -1,0 +1,313 @@
+"""Commands that are free where no sandbox makes up for a mistake: few, each word known (SEC-4).
+
+This is a list and not a judgement: programs of the system with letters for options, names of files
+as they are written, joined by ``|``, ``;``, ``&&`` and ``||``. What is not on it is asked about.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+from agentcli.domain.tools import Workspace
+from agentcli.domain.values import frozen
+from agentcli.domain.worktrees import filled_by_others, lies_in
+from agentcli.policy.bash_command import SimpleCommand
+from agentcli.policy.bash_syntax import parse_bash
+from agentcli.policy.places import credentials_below
+from agentcli.policy.read_only_table import (
+    OPEN_FILES,
+    PATTERN_GIVEN,
+    Reading,
+    Spec,
+    reading_of,
+    spec_from,
+)
+
+# in the form of the table of reads (policy/read_only_table.py)
+PROGRAMS = {
+    **dict.fromkeys(("tac", "md5sum", "sha1sum", "sha256sum", "realpath", "stat"), " : files"),
+    **dict.fromkeys(("basename", "dirname", "which", "type", "seq", "numfmt"), " : text"),
+    **dict.fromkeys(("whoami", "hostname", "uptime", "pwd"), " : none"),
+    **dict.fromkeys(("echo", "true", "false"), " : any"),
+    "base64": " : file",
+    "cat": "-bn : files",
+    "comm": "-123 : files",
+    "cut": "-s -b= -c= -d= -f= : files",
+    "df": "-hk : text",
+    "diff": "-bBiquwy : files",
+    "du": "-achks -d# : files",
+    "grep": "-cEFHhilLnoqrsvwx -A# -B# -C# -m# : pattern",
+    "head": "-n# -c# -# : files",
+    "id": "-gGnu : none",
+    "ls": "-1aAdFhlrRSt : files",
+    "nl": "-b= : files",
+    "rg": "-cFilNnosvwx -A# -B# -C# -m# --files : pattern",
+    "sort": "-bdfghinruV -k= -t= : files",
+    "tail": "-n# -c# -# : files",
+    "tr": "-cds : text",
+    "uname": "-amnoprsv : none",
+    "uniq": "-cdiu : file",
+    "wc": "-clLmw : files",
+}
+VERSIONED = frozenset(
+    {
+        "bash", "cc", "clang", "cmake", "curl", "g++", "gcc", "gdb", "git", "jq", "ld", "lua",
+        "make", "node", "openssl", "perl", "php", "psql", "python", "python3", "ruby", "sqlite3",
+        "tar", "wget", "zsh",
+    }
+)  # fmt: skip
+"""Programs that tell their version without a look at the directory that they are started in."""
+_BUILT_IN = frozenset({"[", "echo", "false", "pwd", "true", "type"})
+_WHATEVER_ITS_FILES_ARE_CALLED = frozenset({"cat", "du", "head", "ls", "stat"})
+_NULL = "/dev/null"
+_NESTED = re.compile(r"\s*\(([^()]*)\)\s*")
+_CD = re.compile(r"\s*cd +([\w./+-]+)(?: +&& +([^;\n]*))?", re.ASCII)
+_SHOWN = re.compile(r"\"?\$(?:HOME|PATH|PWD|SHELL|USER)\"?")
+_KINDS = frozenset({"$", "simple_expansion", "variable_name"})
+_GLOB = re.compile(r"(?!-)(?:[\w.+-]+/)*(?!\.)[\w.+-]*\*[\w.+-]*", re.ASCII)
+_MAX_MATCHES = 500
+_LONGEST = 4_096
+# the user is to see this text, though it is only printed
+_DELETION = re.compile(r"\brm\s+-")
+_FIND_WITH_VALUE = frozenset(
+    {"-name", "-iname", "-path", "-type", "-maxdepth", "-mindepth", "-size", "-mtime"}
+)
+_FIND_ALONE = frozenset({"-print", "-not", "!", "-o", "-empty", "-prune", "(", ")"})
+_LINES = re.compile(r"(?:[0-9]+|\$)(?:,(?:[0-9]+|\$))?p")
+_FIELDS = re.compile(r"\{ ?print(?: ?\$[0-9]+(?:, ?\$[0-9]+)*)? ?\}", re.ASCII)
+_KEYS = re.compile(r"(?:\.|(?:\.\w+|\[[0-9]*\])+|\.\[[0-9]*\](?:\.\w+|\[[0-9]*\])*)", re.ASCII)
+_TESTS = re.compile(r"-[defrsx]")
+
+
+def is_strict_read(text: str, workspace: Workspace, search_path: str | None) -> bool:
+    """Whether ``text`` is on the list, run in ``workspace.cwd``.
+
+    ``search_path`` is the shell's ``PATH`` (by default our own): a program that it finds inside
+    the workspace is the repository's (SEC-2).
+    """
+    if len(text) > _LONGEST or not stands_in(workspace):
+        return False
+    if nested := _NESTED.fullmatch(text):
+        text = nested[1]
+    if moved := _CD.fullmatch(text):  # "cd sub && ls": there, or not at all
+        text = moved[2] or "true"
+        there = below(moved[1], workspace)
+        if there is None or "||" in text:
+            return False
+        workspace = there
+    parsed = parse_bash(text)
+    if not (parsed.understood and parsed.commands and parsed.kinds <= _KINDS):
+        return False
+    return all(map(_Strict(workspace, search_path).reads, parsed.commands))
+
+
+def stands_in(workspace: Workspace) -> bool:
+    """Whether the shell's directory is there and in the workspace: some read it unnamed."""
+    cwd = workspace.cwd
+    return os.path.isdir(cwd) and workspace.contains(cwd)  # noqa: PTH112 - never raises
+
+
+def below(target: str, workspace: Workspace) -> Workspace | None:
+    """The workspace seen from where ``cd target`` leads; ``None``: elsewhere, or nowhere."""
+    if not target or target.startswith("-"):
+        return None
+    if not target.startswith(("/", ".")) and "CDPATH" in os.environ:
+        return None
+    place = workspace.resolve(target)
+    # the shell takes ".." off the name, the kernel off what it leads to
+    named = os.path.normpath(workspace.cwd / target)
+    is_clear = os.path.realpath(named) == os.path.realpath(place)
+    is_there = os.access(place, os.X_OK) and place.is_dir()
+    if not (is_clear and is_there and workspace.contains(place)):
+        return None
+    return replace(workspace, cwd=Path(named))
+
+
+@lru_cache(maxsize=64)
+def _spec(program: str) -> Spec:
+    return spec_from(program, PROGRAMS[program])
+
+
+@frozen
+class _Strict:
+    """Where commands run: what they may read, and which programs are the system's."""
+
+    workspace: Workspace
+    search_path: str | None
+
+    def reads(self, command: SimpleCommand) -> bool:
+        if command.assignments or command.wrappers or not command.words:
+            return False
+        for each in command.redirections:
+            is_null = each.operator in {">", ">>", "&>", "&>>"} and each.target == _NULL
+            is_joined = each.operator == ">&" and each.target in {"1", "2"}
+            is_read = each.operator == "<" and each.target and self.may_read(each.target)
+            if not (is_null or is_joined or is_read):
+                return False
+        words = self._words(command)
+        return words is not None and self._call(words)
+
+    def _words(self, command: SimpleCommand) -> list[str] | None:
+        """All of them, as the program sees them now; ``None`` where that is not certain."""
+        words: list[str] = []
+        for word, source in zip(command.words, command.sources, strict=True):
+            if word is not None:
+                words.append(word)
+            elif words[:1] == ["echo"] and _SHOWN.fullmatch(source):
+                words.append("")
+            elif words and (matches := self._matches(words[0], source)) is not None:
+                words += matches
+            else:
+                return None
+        return words
+
+    def _matches(self, program: str, source: str) -> list[str] | None:
+        """The names for ``src/*.py``: one star, and nothing hidden, linked away or like an option.
+
+        By the time that it runs there may be other files: none may be an option of importance.
+        """
+        directory, slash, pattern = source.rpartition("/")
+        is_certain = slash or source[0] != "*" or program in _WHATEVER_ITS_FILES_ARE_CALLED
+        takes_many = program in PROGRAMS and _spec(program).operands == "files"
+        if not (_GLOB.fullmatch(source) and is_certain and takes_many):
+            return None
+        place = self.workspace.resolve(directory or ".")
+        try:
+            with os.scandir(place) as entries:
+                names = sorted(entry.name for entry in islice(entries, _MAX_MATCHES))
+        except OSError:
+            return None
+        found = [f"{directory}{slash}{name}" for name in fnmatch.filter(names, pattern)]
+        found = [name for name in found if not name.rpartition("/")[2].startswith(".")]
+        is_known = len(names) < _MAX_MATCHES and all(map(self.may_read, found))
+        return (found or [source]) if is_known and not any(n[0] == "-" for n in found) else None
+
+    def may_read(self, path: str) -> bool:
+        """Whether a file operand stays in the workspace. ``-`` may be the name of a link, too."""
+        if path == _NULL or path in OPEN_FILES:
+            return True
+        try:
+            return self.workspace.contains(self.workspace.resolve(path))
+        except (RuntimeError, ValueError):  # a user who is not there; no name of a file
+            return False
+
+    def _call(self, words: Sequence[str]) -> bool:
+        name, rest = words[0], words[1:]
+        if name not in _BUILT_IN and not self._is_the_systems(name):
+            return False
+        if rest == ["--version"]:
+            return name in VERSIONED
+        if name in PROGRAMS:
+            return self._fits(words, _spec(name))
+        return name in _SPECIAL and _SPECIAL[name](self, rest)
+
+    def _fits(self, words: Sequence[str], spec: Spec) -> bool:
+        """Whether all options are on the list and all files in the workspace."""
+        if spec.operands == "any":
+            return not any(map(_DELETION.search, words))
+        reading = reading_of(words, spec)
+        if reading is None:
+            return False
+        files = [] if spec.operands in {"none", "text"} else reading.operands
+        if spec.operands == "pattern" and PATTERN_GIVEN.isdisjoint(reading.options):
+            files = files[1:]
+        files = [*files, *reading.files]
+        return all(map(self.may_read, files)) and self._meets_nothing(words[0], reading, files)
+
+    def _meets_nothing(self, name: str, reading: Reading, files: Sequence[str]) -> bool:
+        """Whether one that finds files by itself finds no credentials (SEC-3)."""
+        if name == "diff":
+            return not any(self.workspace.resolve(each).is_dir() for each in files)
+        places = [self.workspace.resolve(each) for each in files or ["."]]
+        if name == "rg":  # below, what is hidden it leaves out
+            root = os.path.realpath(self.workspace.root)
+            names = (os.path.relpath(each, root).split("/") for each in places)
+            return not any(part[0] == "." for each in names for part in each if part.strip("."))
+        is_deep = name == "grep" and "-r" in reading.options
+        return not is_deep or not any(next(credentials_below(each), None) for each in places)
+
+    def find(self, rest: Sequence[str]) -> bool:
+        """Tests by name, and printing."""
+        waiting = list(reversed(rest))
+        while waiting and not waiting[-1].startswith(("-", "(", "!")):
+            if not self.may_read(waiting.pop()):
+                return False
+        while waiting:
+            word = waiting.pop()
+            if word in _FIND_WITH_VALUE and waiting:
+                waiting.pop()
+            elif word not in _FIND_ALONE:
+                return False
+        return True
+
+    def sed(self, rest: Sequence[str]) -> bool:
+        """``sed -n 1,5p FILE``."""
+        is_print = rest[:1] == ["-n"] and len(rest) > 1 and _LINES.fullmatch(rest[1])
+        return bool(is_print) and self._are_files(rest[2:])
+
+    def awk(self, rest: Sequence[str]) -> bool:
+        """``awk '{print $1}' FILE``, also with ``-F``."""
+        rest = rest[1:] if rest and re.fullmatch(r"-F[\w,:;|]", rest[0]) else rest
+        is_print = bool(rest) and _FIELDS.fullmatch(rest[0])
+        return bool(is_print) and self._are_files(rest[1:]) and not any("=" in w for w in rest[1:])
+
+    def jq(self, rest: Sequence[str]) -> bool:
+        """``jq .a.b FILE``."""
+        rest = rest[1:] if rest[:1] == ["-r"] else rest
+        is_path = bool(rest) and _KEYS.fullmatch(rest[0])
+        return bool(is_path) and self._are_files(rest[1:])
+
+    def test(self, rest: Sequence[str]) -> bool:
+        """``[ -f FILE ]``."""
+        is_test = len(rest) == len(("-f", "file", "]")) and rest[2] == "]"
+        return is_test and bool(_TESTS.fullmatch(rest[0])) and self.may_read(rest[1])
+
+    def ps(self, rest: Sequence[str]) -> bool:
+        """Processes, and never their environment."""
+        return list(rest) in (["aux"], ["-ef"], ["ax"], [])
+
+    def date(self, rest: Sequence[str]) -> bool:
+        """A word without ``+`` would set the clock."""
+        return all(word.startswith("+") for word in rest)
+
+    def _are_files(self, words: Sequence[str]) -> bool:
+        return all(not word.startswith("-") and self.may_read(word) for word in words)
+
+    def _is_the_systems(self, program: str) -> bool:
+        """Whether bash finds it, and not in a directory that the repository could fill.
+
+        A ``PATH`` that was changed must lead to the same program as our own: a command that was
+        approved for one thing has not named what others run.
+        """
+        own = self._found(program, os.environ.get("PATH", os.defpath))
+        return own is not None and (
+            self.search_path is None or own == self._found(program, self.search_path)
+        )
+
+    def _found(self, program: str, path: str) -> str | None:
+        """Where bash finds it, all links followed; ``None``: not, or where it may not be."""
+        entries = path.split(os.pathsep)
+        if "/" in program or not path or any(entry.startswith("~") for entry in entries):
+            return None  # bash expands it
+        # bash looks from where it is, and takes an empty entry for that place
+        place = os.pathsep.join(str(self.workspace.cwd / entry) for entry in entries)
+        found = shutil.which(program, path=place)
+        own = (self.workspace.root, *self.workspace.extra)
+        barred = [each for root in own for each in filled_by_others(root)]
+        if found is None or lies_in(Path(found), barred):
+            return None
+        return os.path.realpath(found)
+
+
+_SPECIAL: dict[str, Callable[[_Strict, Sequence[str]], bool]] = {
+    "[": _Strict.test, "awk": _Strict.awk, "date": _Strict.date, "find": _Strict.find,
+    "jq": _Strict.jq, "ps": _Strict.ps, "sed": _Strict.sed,
+}  # fmt: skip
