@@ -55,6 +55,8 @@ _FOR_RULE = "the rule; Enter keeps it, Esc goes back"
 class ApprovalPanel(Choices):
     """What would run or change, why it asks, and the choices. ``whole`` is all there is to see."""
 
+    unseen = "r"
+
     def __init__(self, request: ApprovalRequest, theme: Theme) -> None:
         self.request = request
         self._theme = theme

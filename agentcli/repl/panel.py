@@ -1,8 +1,9 @@
 """What takes the place of the input for a moment: choices to confirm (UI-7), lists (UI-11).
 
 Law: nothing is answered by typing. Arrows, digits and letters move; only Enter confirms, and not
-within ``GUARD_S`` of the panel's appearance. What is typed and is no choice belongs to the input,
-from its first letter on. Pure: times are given, nothing is drawn.
+within ``GUARD_S`` of the panel's appearance, nor a yes to what the window is too small to show
+(SEC-6). What is typed and is no choice belongs to the input, from its first letter on. Pure: times
+are given, nothing is drawn.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import mutable
-from agentcli.ui.rows import Row, columns_of, fit_row, packed, wrap
+from agentcli.ui.rows import Row, columns_of, fit_row, give_way, packed, that_fits, wrap
 from agentcli.ui.screen import Size
 from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
 
@@ -21,10 +22,17 @@ FLOW_S = 0.3  # letters that come faster are a word
 VIEW_S = 0.4  # a letter that acts by itself does so when no other follows
 MOST_TITLE = 3  # rows of a title that are always seen
 LEAST_SUBJECT = 3  # rows of what is asked about that are seen beside long choices
+LEAST_COLUMNS = 8  # of a window that shows anything of it
 MOST_TOLD = 4  # rows of what the chosen one has no room for
 MOST_HINTS = 2  # rows of what keys do
 MOST_ROWS = 12  # of a list that are shown at once
 _REVERSE = "\x1b[7m"
+_TOO_SMALL = (
+    "Too small to show what is asked: make the window larger, or press v",
+    "Make the window larger, or press v",
+    "Window: larger, or v",
+    "larger!",
+)
 _RULE = LazyPattern(r"[\w*?-]+\(.+\)")
 
 
@@ -126,8 +134,10 @@ class Choices:
     """A question with a few answers, one of which is ``refusal``: the one that does no harm.
 
     ``views``: the last choice shows all of it; it is there when not all can be seen, and a pause
-    after its letter is as good as Enter.
+    after its letter is as good as Enter. ``unseen`` are more letters that do no harm.
     """
+
+    unseen = ""
 
     yields_to_text = True
     leaving = "Esc stops the agent"
@@ -156,6 +166,7 @@ class Choices:
         self._opened_at = self._armed_at = float("-inf")
         self._last_at = float("-inf")
         self._in_flow = False
+        self._is_too_small = self._was_viewed = False
         self._is_held = False  # Enter is, since before it could be meant
         self.due: float | None = None
 
@@ -224,7 +235,7 @@ class Choices:
         self._in_flow = bool(self._typed) and (self._in_flow or in_flow)
         self._typed += text
         self._cursor = at
-        if self._views and at == len(self.choices) - 1 and len(self._typed) == 1:
+        if self._is_view() and len(self._typed) == 1:
             self.due = now + VIEW_S
         return Given()
 
@@ -235,8 +246,15 @@ class Choices:
             return self._give("\n")
         if self._in_flow:  # "say" is a word and no way from s to a to y
             return Given(self._give("").text, sends=True)
-        self._confirm()
+        if not self._is_too_small or self._does_no_harm():
+            self._confirm()
         return Given()
+
+    def _does_no_harm(self) -> bool:
+        return self.chosen.letter in {self._refusal, *self.unseen} or self._is_view()
+
+    def _is_view(self) -> bool:
+        return self._views and self._cursor == len(self.choices) - 1
 
     def _give(self, text: str) -> Given:
         whole = self._typed + text
@@ -249,6 +267,7 @@ class Choices:
 
     def _confirm(self) -> None:
         self._forget_typed()
+        self._was_viewed |= self._is_view()
         self.answer = self.chosen.letter
 
     def _move(self, key: str) -> None:
@@ -279,7 +298,10 @@ class Choices:
     # --- what is seen ----------------------------------------------------------------------
 
     def rows(self, size: Size, theme: Theme, now: float, *, mode: PanelMode) -> PanelRows:
-        """Title and choices always; of what is asked about as much as there is room for."""
+        """Title and choices always; of what is asked about as much as there is room for.
+
+        At least it is said that there is more; where there is no room for that, no yes counts.
+        """
         columns = size.columns
         title = wrapped(theme.paint(self._subject.title, BOLD | WARNING), columns)
         title, rest = title[:MOST_TITLE], title[MOST_TITLE:]
@@ -297,7 +319,15 @@ class Choices:
         if room < wanted and len(hint) > 1:
             hint, room = hint[:1], room + len(hint) - 1
         if room < wanted:
-            room += _give_way(below, self._cursor, wanted - room, columns)
+            room += give_way(below, self._cursor, wanted - room, columns)
+        if room < min(wanted, 1):
+            hint, room = [], room + len(hint)
+        fits = columns >= LEAST_COLUMNS and room >= min(wanted, 1)
+        self._is_too_small = not (fits or self._was_viewed or mode.asking)
+        if self._is_too_small:
+            notice = fit_row(theme.paint(that_fits(_TOO_SMALL, columns), WARNING), columns)
+            rows = [notice, *below[self._cursor]][: max(1, size.lines)]
+            return PanelRows(rows, min(1, len(rows) - 1))
         rows = [*title, *beside(subject, room, columns, theme)]
         cursor = max(0, len(rows) - 1)
         for at, each in enumerate(below):
@@ -382,25 +412,6 @@ def wrapped(line: str, columns: int, indent: int = 0) -> list[Row]:
     return [fit_row(row, columns) for row in wrap(line, columns, lead)]
 
 
-def _give_way(below: list[list[Row]], cursor: int, wanted: int, columns: int) -> int:
-    """Make room for ``wanted`` rows: other choices are one row each, then the farthest go.
-
-    Returns how many rows became free; the choice at ``cursor`` stays whole.
-    """
-    before = sum(map(len, below))
-    others = sorted(
-        (at for at in range(len(below)) if at != cursor), key=lambda at: -abs(at - cursor)
-    )
-    for at in others:
-        if before - sum(map(len, below)) < wanted and len(below[at]) > 1:
-            first = below[at][0].text
-            below[at] = [fit_row(f"{first} …", columns)]
-    for at in others:
-        if before - sum(map(len, below)) < wanted:
-            below[at] = []
-    return before - sum(map(len, below))
-
-
 def highlighted(text: str, theme: Theme) -> str:
     """``text`` as the one that is chosen, where the terminal can show that."""
     return f"{_REVERSE}{text}{RESET}" if theme.attributes else text
@@ -421,7 +432,8 @@ def beside(rows: list[Row], room: int, columns: int, theme: Theme) -> list[Row]:
 
 
 def _left_out(number: int, columns: int, theme: Theme) -> Row:
-    text = f"  {theme.symbols.more} {number} more rows; v shows all"
+    short = f"{theme.symbols.more} {number}"
+    text = that_fits((f"  {short} more rows; v shows all", f"{short} more; v", short), columns)
     return fit_row(theme.paint(text, DIM), columns)
 
 

@@ -642,3 +642,27 @@ def differing(old: Sequence[Row], new: Sequence[Row]) -> tuple[int, int]:
     while end and new[-end].soft:  # drawn through the margin of the row above, not moved below it
         end -= 1
     return start, end
+
+
+def that_fits(texts: Sequence[str], columns: int) -> str:
+    """The first of them that a row has room for, or the last."""
+    return next((text for text in texts if columns_of(text) <= columns), texts[-1])
+
+
+def give_way(below: list[list[Row]], cursor: int, wanted: int, columns: int) -> int:
+    """Make room for ``wanted`` rows: other choices are one row each, then the farthest go.
+
+    Returns how many rows became free; the choice at ``cursor`` stays whole.
+    """
+    before = sum(map(len, below))
+    others = sorted(
+        (at for at in range(len(below)) if at != cursor), key=lambda at: -abs(at - cursor)
+    )
+    for at in others:
+        if before - sum(map(len, below)) < wanted and len(below[at]) > 1:
+            first = below[at][0].text
+            below[at] = [fit_row(f"{first} …", columns)]
+    for at in others:
+        if before - sum(map(len, below)) < wanted:
+            below[at] = []
+    return before - sum(map(len, below))

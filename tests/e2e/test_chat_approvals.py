@@ -243,6 +243,28 @@ def _lay_out(work: Path) -> None:
         file.truncate(17 * 1024 * 1024)
 
 
+@pytest.mark.spec("SEC-6", "UI-7")
+@pytest.mark.parametrize(("rows", "columns"), [(2, 80), (1, 80), (3, 20), (2, 9)])
+def test_a_command_that_no_window_shows_is_not_approved(
+    model_server: ModelServer, chat: Chat, work: Path, rows: int, columns: int
+) -> None:
+    command = "echo one > made\n" + "true\n" * 5 + "touch ran"
+    model_server.add(call("bash", {"command": command}), "It was done.")
+    terminal = chat()
+    terminal.line("go")
+    terminal.wait_for("Enter confirms")
+    terminal.resize(rows, columns)
+    terminal.wait_for("larger")
+    for key in ("y", "s", "a"):
+        terminal.line(key)
+    terminal.resize(30, 80)
+    terminal.wait_for("touch ran")
+    assert not (work / "made").exists()
+    terminal.confirm("y")
+    terminal.wait_for("It was done.")
+    assert (work / "ran").exists()
+
+
 @pytest.mark.spec("SEC-6")
 @pytest.mark.parametrize("name", CHANGES)
 def test_nothing_that_an_edit_changes_is_left_out_of_what_is_shown(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import pytest
@@ -189,6 +190,37 @@ def test_the_subject_and_the_choices_are_seen_in_every_window(size: tuple[int, i
         assert text.startswith("Allow this? Run make") and "row 0" in text and "row 499" in text
         assert "more rows; v shows all" in text and "> 4 n  no" in text
     assert all(row.width <= size[0] for row in rows)
+
+
+@pytest.mark.spec("SEC-6", "UI-7")
+@pytest.mark.parametrize("key", ["y", "s", "a"])
+@pytest.mark.parametrize("columns", [8, 10, 20, 40, 80])
+def test_no_yes_counts_where_neither_the_subject_is_seen_nor_that_there_is_more(
+    columns: int, key: str
+) -> None:
+    for lines, subject in itertools.product(range(1, 13), [0, 1, 500]):
+        user = Typing(choices(subject))
+        user.press([key])
+        rows, cursor = user.panel.rows(Size(columns, lines), PLAIN, 99.0, mode=PanelMode())
+        text = "".join(row.text for row in rows).replace(" ", "")
+        is_seen = "Allowthis?Runmake" in text and (
+            "row0" in text or "…5" in text or "…1" in text or not subject
+        )
+        assert 0 < len(rows) <= lines and 0 <= cursor < len(rows)
+        assert is_seen != ("larger" in text)
+        user.press(["\r"])
+        assert user.panel.answer == (key if is_seen else "")
+        assert Typing(user.panel).press(["n", "\r"]).panel.answer == "n"
+
+
+@pytest.mark.spec("SEC-6", "UI-7")
+def test_what_was_viewed_may_be_answered_in_a_window_that_is_too_small_for_it() -> None:
+    user = Typing(choices(500))
+    user.panel.rows(Size(40, 1), PLAIN, 99.0, mode=PanelMode())
+    assert user.press(["v", "\r"]).panel.answer == "v"
+    again = Typing(user.panel, at=user.at + 5)
+    user.panel.rows(Size(40, 1), PLAIN, 99.0, mode=PanelMode())
+    assert again.press(["y", "\r"]).panel.answer == "y"
 
 
 @pytest.mark.spec("UI-7")
