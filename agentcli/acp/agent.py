@@ -32,6 +32,7 @@ from agentcli.acp.session import (
 from agentcli.acp.updates import SessionUpdates, iso_time
 from agentcli.app.library import SessionLibrary
 from agentcli.domain.cancel import uninterruptible
+from agentcli.domain.clean import reveal
 from agentcli.domain.errors import AgentError
 from agentcli.domain.session import AFTER_ALL, SessionInfo, SessionStatus
 from agentcli.domain.values import frozen
@@ -401,7 +402,7 @@ def _order(info: SessionInfo) -> tuple[float, str]:
 
 def _row(info: SessionInfo) -> Json:
     row: Json = {"sessionId": info.id, "cwd": info.cwd, "updatedAt": iso_time(info.updated_at)}
-    return {**row, "title": info.title} if info.title else row
+    return {**row, "title": reveal(info.title)} if info.title else row
 
 
 def _position(cursor: object) -> tuple[float, str]:

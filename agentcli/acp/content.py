@@ -272,9 +272,14 @@ def exact(text: str, language: str = "") -> Json:
 
 
 def diff_content(changes: Sequence[ShownChange]) -> list[Json]:
-    """Changes as editors show them."""
+    """Changes as editors show them, with every character that cannot be seen spelt out."""
     return [
-        {"type": "diff", "path": each.path, "oldText": each.old, "newText": each.new}
+        {
+            "type": "diff",
+            "path": reveal(each.path),
+            "oldText": None if each.old is None else reveal(each.old),
+            "newText": reveal(each.new),
+        }
         for each in changes
     ]
 

@@ -388,7 +388,8 @@ class SessionUpdates:
         self.usage()
         update: Json = {"sessionUpdate": "session_info_update", "updatedAt": iso_time(updated_at)}
         if self._session.title != self._title:
-            self._title = update["title"] = self._session.title
+            self._title = self._session.title
+            update["title"] = reveal(self._title)
         self._send(update)
 
     def commands(self) -> None:

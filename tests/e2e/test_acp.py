@@ -761,6 +761,39 @@ def test_the_servers_that_an_editor_passes_are_used(
 
 
 @pytest.mark.spec("ACP-1", "SEC-6")
+def test_a_diff_and_a_title_show_an_editor_what_cannot_be_seen(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    hidden = "if x:  # \u202e\u2066\u200bok\x1b[8m\r\n"
+    (tmp_path / "a.py").write_text("old\u200f\n", newline="")
+    (tmp_path / "crlf").write_text("one\r\n", newline="")
+    model_server.add(
+        call("write_file", {"path": "n\u202egpj.py", "content": hidden}),
+        call("edit_file", {"path": "a.py", "old_string": "old\u200f", "new_string": "new\u200b"}),
+        call("edit_file", {"path": "crlf", "old_string": "one", "new_string": "two"}),
+        "Done.",
+    )
+    with Editor(model_server, tmp_path) as editor:
+        asked = editor.ask(editor.new(), "go \u202eon")
+        calls = [editor.choose("once")["params"]["toolCall"] for _ in range(3)]
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        (listed,) = editor.call("session/list")["sessions"]
+        assert editor.leave() == 0
+    made, changed, ended = (each["content"][0] for each in calls)
+    assert made["newText"].startswith("if x:  # <U+202E><U+2066><U+200B>ok<U+001B>[8m\n")
+    assert made["path"].endswith("gpj.py")
+    assert (changed["oldText"], changed["newText"]) == ("old<U+200F>\n", "new<U+200B>\n")
+    assert (ended["oldText"], ended["newText"]) == ("one\n", "two\n"), "not what is changed"
+    finished = [each["content"] for each in editor.updates("tool_call_update") if "content" in each]
+    titles = [each.get("title") for each in editor.updates("session_info_update")]
+    shown = json.dumps(
+        [*(each["content"] for each in calls), finished, titles, listed["title"]],
+        ensure_ascii=False,
+    )
+    assert not set(shown) & set("\u202e\u2066\u200b\u200f")
+
+
+@pytest.mark.spec("ACP-1", "SEC-6")
 def test_an_approval_tells_an_editor_what_no_diff_of_its_own_shows(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
