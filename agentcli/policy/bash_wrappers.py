@@ -124,7 +124,7 @@ _ARGV_WRAPPERS: dict[str, _Options] = {
 }
 # shells whose syntax is bash's or a part of it, and shells that only resemble it
 _SHELLS = frozenset({"bash", "sh", "dash", "ash", "rbash"})
-_OTHER_SHELLS = frozenset({"zsh", "ksh", "mksh", "ksh93", "pdksh", "yash", "fish", "csh", "tcsh"})
+OTHER_SHELLS = frozenset({"zsh", "ksh", "mksh", "ksh93", "pdksh", "yash", "fish", "csh", "tcsh"})
 _SHELL_VALUES = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 _FIND_PROGRAMS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FD_PROGRAMS = frozenset({"-x", "-X", "--exec", "--exec-batch"})
@@ -212,7 +212,7 @@ def _guesses(words: Words, why_not: str = "") -> LookThrough:
 def _shell(words: Words) -> LookThrough:
     """``bash -c TEXT``; a script file or standard input is not looked into."""
     name = str(words[0])
-    why_not = f"{name} has a syntax of its own" if _base(name) in _OTHER_SHELLS else ""
+    why_not = f"{name} has a syntax of its own" if _base(name) in OTHER_SHELLS else ""
     at, runs_text = 1, False
     while at < len(words):
         word = words[at]
@@ -366,7 +366,7 @@ def _coproc(words: Words) -> LookThrough:
 
 
 _SPECIAL: dict[str, Callable[[Words], LookThrough]] = {
-    **dict.fromkeys((*_SHELLS, *_OTHER_SHELLS), _shell),
+    **dict.fromkeys((*_SHELLS, *OTHER_SHELLS), _shell),
     "eval": _eval,
     "trap": _trap,
     "alias": _alias,

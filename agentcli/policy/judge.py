@@ -8,6 +8,7 @@ decision names the rule or the reason that made it, and of a command the part.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import PREFIX, Asks, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_syntax import parse_bash
+from agentcli.policy.bash_wrappers import OTHER_SHELLS
 from agentcli.policy.decision import (
     Answer,
     CallFacts,
@@ -44,6 +46,7 @@ from agentcli.policy.strict_reads import is_strict_read
 
 _SHELL = "bash"
 _LONGEST_PART = 200
+_MAKES_NAMES = re.compile(r"[][(){}<^~#*?$`]")  # in one shell or another
 _ACCESS = {Access.NETWORK: "with network", Access.OUTSIDE: "outside the sandbox"}
 
 
@@ -152,9 +155,16 @@ class _Judged:
         from agentcli.policy.credentials import may_search
 
         reads = self.effect is Effect.READ
-        if may_search(self.subject.text or "", self.place.workspace.cwd):
+        text, cwd = self.subject.text or "", self.place.workspace.cwd
+        if may_search(text, cwd) or self._lets_shell_search(text):
             return Access.SEARCH if reads else Access.INSIDE_SEARCH
         return Access.READ_ONLY if reads else Access.INSIDE
+
+    def _lets_shell_search(self, text: str) -> bool:
+        """Whether another shell than bash finds files by what is no pattern to bash."""
+        commands = self.subject.parsed.commands
+        is_other = any(command.program in OTHER_SHELLS for command in commands)
+        return is_other and _MAKES_NAMES.search(text) is not None
 
     def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
         return Decision(answer, reason, rule, self.effect)

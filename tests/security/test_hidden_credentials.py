@@ -67,6 +67,11 @@ MORE = (
     'BASH_ENV="$(ls -A | head -1)" bash -xc :',
     ":;" * 5_001 + "ls -A | xargs cat",
     "bash -c :;" * 41 + "bash -c 'ls -A | xargs cat'",
+    "zsh -c 'setopt extendedglob globdots; cat ^f1'",
+    "zsh -c '< (.env|x)'",
+    "zsh -c 'repeat 1 cat (.env|x)'",
+    "zsh -c 'setopt extendedglob; cat .e#nv'",
+    "fish -C 'cat ./.e(echo nv)' -c true",
 )
 OF_GIT = (
     "mkdir -p /tmp/e; git diff /tmp/e .",
@@ -93,6 +98,7 @@ NO_SEARCHES = (
     "GIT_PAGER=cat git diff HEAD -- .gitignore .",
     "((n++)); wc -l $x",
     "cp a.py b.py; sort -o x y; cat x",
+    "zsh -c 'npm test && npm run lint' | tail",
 )
 
 
