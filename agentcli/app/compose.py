@@ -122,8 +122,8 @@ async def open_session(
 
             options = await as_agent(options, extensions)
         for server in extensions.servers:
-            redactor.add(server.secrets)
-        extensions.watch = redactor.add
+            settings.know(server.secrets)
+        extensions.watch = settings.know
         extras = plugins, extensions, redactor.redact_value
         user = approver, asker, long_wait
         session = await _build(settings, options, files, opened, user, extras)

@@ -70,7 +70,8 @@ class Settings:
     project whose own files take effect (SEC-1), ``project_places`` the directories that hold them,
     nearest first, ``project_mark`` the fingerprint of what is in them. ``mcp_servers`` are the MCP
     servers of the user's file and ``project_servers`` those of that project, by name, as they are
-    written (MCP-3). ``stored`` are the keys of ``agent auth login``.
+    written (MCP-3). ``stored`` are the keys of ``agent auth login``; ``watchers`` are told of
+    secrets.
     """
 
     paths: Paths
@@ -124,6 +125,9 @@ class Settings:
     mcp_servers: Mapping[str, Any] = field(repr=False)
     project_servers: Mapping[str, Any] = field(repr=False)
     stored: Credentials | None = field(repr=False, compare=False)
+    watchers: list[Callable[[Iterable[str]], None]] = field(
+        default_factory=list, repr=False, compare=False
+    )
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -165,8 +169,15 @@ class Settings:
     def watch_secrets(self, watcher: Callable[[Iterable[str]], None]) -> None:
         """Tell ``watcher`` all ``secrets``, and later each that becomes known."""
         watcher(self.secrets)
+        self.watchers.append(watcher)
         if self.stored is not None:
             self.stored.watchers.append(watcher)
+
+    def know(self, secrets: Iterable[str]) -> None:
+        """Tell all that watch what else is one: the keys of MCP servers, and logins to them."""
+        known = tuple(secrets)
+        for watcher in self.watchers:
+            watcher(known)
 
 
 class _Layers:

@@ -12,6 +12,7 @@ import math
 import os
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -60,6 +61,7 @@ _SERVER = LazyPattern(r"://(?:[^/\s@]*@)?([^/\s?;]+)")
 _WORDS_OF_KEYS = (rf"\S{{{_SHORTEST},}}", rf"[\w.~+\-]{{{_SHORTEST},}}")
 _SEPARATORS = r"[-_. /]+"
 _WORD = r"(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,14})?[0-9]{0,4}"
+_SERVED = r"[\w.+\-]+@[\w\-]+(?:\.[\w\-]+)+|[\w\-]+(?:\.[\w\-]+)*:[0-9]{1,5}"
 _DUMMY = r"(?i)dummy|placeholder|example|changeme|unused|not-?needed|no-?key"
 
 
@@ -81,6 +83,33 @@ def may_hold_secret(text: str) -> bool:
     """Whether a word of ``text``, or a part of one, has the form of a secret."""
     words = (found[0] for form in _WORDS_OF_KEYS for found in re.finditer(form, text))
     return any(map(is_secret, words))
+
+
+def secrets_in(name: str, value: str) -> Iterator[str]:
+    """What nobody may see of what a server is given as a variable or header ``name``.
+
+    Where the name says nothing, an address, a path or a few words are none, but for the password
+    or the key in them. Looks at the disk.
+    """
+    for text in dict.fromkeys((value, *value.split())):
+        named = is_called_credential(name.replace("-", "_"), text)
+        if is_secret(text) and (named or not _is_plain(text)):
+            yield text
+        parts = [login.partition(":")[2] for login, _ in _LOGIN.findall(text)]
+        parts += [*(found[0] for found in re.finditer(KEYS, text)), *_NAMED.findall(text)]
+        yield from filter(is_secret, parts)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it is an address, a path, a server and its port, a mailbox, or words and numbers."""
+    if "://" in text:
+        has_password = any(":" in login for login, _ in _LOGIN.findall(text))
+        return not has_password and not any(map(is_secret, re.split(r"[/?&=#]+", text)[2:]))
+    if text.startswith(("/", "~/", "./", "../")):
+        first = "/".join(text.split("/", 2)[:2])
+        return os.path.lexists(os.path.expanduser(first))  # noqa: PTH111 - a text
+    words = (re.fullmatch(rf"{_WORD}|[0-9]{{1,12}}", each) for each in re.split(_SEPARATORS, text))
+    return all(words) or re.fullmatch(_SERVED, text) is not None
 
 
 def _is_dummy(text: str) -> bool:

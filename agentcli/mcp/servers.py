@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentcli.domain.secrecy import is_secret
+from agentcli.domain.secrecy import is_secret, secrets_in
 from agentcli.domain.values import frozen
 
 MAX_SERVERS = 100
@@ -121,10 +121,8 @@ class McpServer:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values of its environment and headers that nobody may see (SEC-9)."""
-        texts = (
-            text for _, value in (*self.env, *self.headers) for text in (value, *value.split())
-        )
-        return tuple(dict.fromkeys(text for text in texts if is_secret(text)))
+        found = (text for each in (*self.env, *self.headers) for text in secrets_in(*each))
+        return tuple(dict.fromkeys(found))
 
     @property
     def is_remote(self) -> bool:

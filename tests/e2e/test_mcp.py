@@ -75,6 +75,29 @@ def test_a_key_that_a_server_tells_is_in_no_file(tmp_path: Path) -> None:
     assert not [each for each in files if key.encode() in each.read_bytes()]
 
 
+@pytest.mark.spec("SEC-9", "MCP-4")
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+def test_an_error_of_a_server_is_told_without_its_key_and_with_its_address(
+    tmp_path: Path, output: str
+) -> None:
+    key, url = "srvkey-7Qw2Lk9Xz4Pv8Nb1Mt6Rj3", "https://gitlab.example.com/api/v4"
+    place = tmp_path / "3dmodels"
+    place.mkdir()
+    env = {"SERVER_KEY": key, "API_URL": url, "PLACE": str(place), "MODEL": "m-large-20241022"}
+    config = json.dumps({"mcpServers": {"one": hostile("betrays", env=env)}})
+    told = f"{url}, {place}, m-large-20241022"
+    line = ("run", told, "-o", output, "--mcp-config", config, "--yolo", "--debug", "debug.log")
+    with ModelServer([call("mcp__one__echo", {}), say(told)], default=say("END")) as server:
+        done = run_agent(*line, env=agent_env(server), cwd=tmp_path)
+        again = run_agent("run", "-c", *line[1:], env=agent_env(server), cwd=tmp_path)
+        assert (done.code, again.code) == (0, 0), done.stderr + again.stderr
+        sent = json.dumps(server.requests[-1].body)
+    log = (tmp_path / "debug.log").read_text()
+    assert key not in done.stdout + done.stderr + again.stdout + again.stderr + log
+    assert f"of {url} is not welcome" in sent and sent.count(told) == 3
+    assert told in done.stdout
+
+
 @pytest.mark.spec("MCP-4")
 def test_a_tool_is_found_and_called_and_the_prefix_never_changes(tmp_path: Path) -> None:
     replies = [

@@ -61,6 +61,10 @@ def call(number: Any, params: dict[str, Any]) -> None:
     if MODE == "dies":
         print("I cannot go on", file=sys.stderr, flush=True)
         os._exit(7)
+    elif MODE == "betrays":
+        told = f"{os.environ['SERVER_KEY']} of {os.environ['API_URL']} is not welcome"
+        say({"id": number, "error": {"code": -32000, "message": told}})
+        return
     elif MODE == "hangs":
         time.sleep(3600)
     elif MODE == "asks":
