@@ -72,14 +72,13 @@ class AtTerminal:
         forget_typed_ahead()
         detail = detail_of(request)
         write_error_line(f"\n{exact_line(request.summary)} - {exact_line(request.reason)}")
-        for line in detail.lines:  # set in: what the terminal breaks is no line of its own
-            write_error_line(f"  {line}".rstrip(" "))
+        _write_marked(detail.lines)
         while True:
             write_error_line(_question(request, is_cut=detail.is_cut))
             answer = await _read_line()
             match answer.strip().lower():
                 case "v" | "view" if detail.is_cut:
-                    write_error_line(detail.whole)
+                    _write_marked(detail.whole.split("\n"))
                 case "y" | "yes":
                     return ApprovalAnswer(Verdict.ONCE)
                 case "s" | "session" if request.offers:
@@ -103,6 +102,12 @@ class AtTerminal:
         if answer.isdecimal() and 0 < int(answer) <= len(options):
             return options[int(answer) - 1]
         return answer
+
+
+def _write_marked(lines: Sequence[str]) -> None:
+    """Lines behind a mark: what only goes on in another row has none (SEC-6)."""
+    for line in lines:
+        write_error_line(f"| {line}".rstrip(" "))
 
 
 def _question(request: ApprovalRequest, *, is_cut: bool) -> str:

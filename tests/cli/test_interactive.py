@@ -76,6 +76,28 @@ def test_what_is_asked_at_a_terminal_hides_no_character(tmp_path: Path) -> None:
             assert terminal.wait_exit() == 0
 
 
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize(("between", "marks"), [(" ", 1), ("\n", 2)])
+def test_a_line_that_goes_on_at_a_terminal_is_no_line_of_its_own(
+    between: str, marks: int, tmp_path: Path
+) -> None:
+    command = (
+        f"echo 'This clears the directory of the build as always, and'{between}rm -r a{'/x' * 9}"
+    )
+    script = [call("bash", {"command": command}), say("All finished.")]
+    with ModelServer(script) as server:
+        terminal = Terminal([*AGENT, "run", "go"], agent_env(server), tmp_path, 40, 72)
+        with terminal:
+            terminal.wait_for("Allow?")
+            rows = terminal.text().splitlines()
+            shown = [
+                row for row in rows if row.startswith("| ") and ("touch" in row or "rm" in row)
+            ]
+            assert len(shown) == marks and any("rm -r a/x" in row for row in rows), rows
+            terminal.line("n")
+            assert terminal.wait_exit() == 0
+
+
 @pytest.mark.spec("CLI-7", "UI-7")
 def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: Path) -> None:
     held = call("bash", {"command": "touch made"})
