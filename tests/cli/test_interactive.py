@@ -82,7 +82,7 @@ def test_a_line_that_goes_on_at_a_terminal_is_no_line_of_its_own(
     between: str, marks: int, tmp_path: Path
 ) -> None:
     command = (
-        f"echo 'This clears the directory of the build as always, and'{between}rm -r a{'/x' * 9}"
+        f"touch 'This clears the directory of the build as always, and'{between}rm -r a{'/x' * 9}"
     )
     script = [call("bash", {"command": command}), say("All finished.")]
     with ModelServer(script) as server:
