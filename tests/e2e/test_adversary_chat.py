@@ -6,6 +6,7 @@ import contextlib
 import re
 import signal
 import sqlite3
+import sys
 import time
 from pathlib import Path
 
@@ -192,6 +193,34 @@ def test_a_terminal_that_takes_nothing_does_not_keep_the_chat_from_ending(
         model_server.wait_until_waiting()
         terminal.kill(number)
         assert terminal.process.wait(10) == code
+    assert run_agent("sessions", "check", env=agent_env()).code == 0
+
+
+def woken(pid: int) -> int:
+    """How often the main thread has gone to sleep, and so was woken up again."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.spec("CAN-13", "OPS-1")
+def test_a_flood_that_the_terminal_does_not_take_costs_no_wake_ups_and_no_time_at_the_end(
+    model_server: ModelServer, chat: Chat
+) -> None:
+    model_server.add(say("**word** `x` " * 400_000, piece=20_000, stall_at="end"))
+    terminal = chat()
+    pid = terminal.process.pid
+    with terminal.not_reading():
+        terminal.line("go")
+        model_server.wait_until_waiting()
+        quiet, give_up = 0, time.monotonic() + 15
+        while quiet < 3:  # each for a third of a second, in which ten frames could be drawn
+            assert time.monotonic() < give_up, "it goes on drawing what nobody takes"
+            before = woken(pid)
+            time.sleep(1 / 3)  # what is measured
+            quiet = quiet + 1 if woken(pid) - before < 5 else 0
+        terminal.kill(signal.SIGTERM)
+        assert terminal.process.wait(10) == 143
     assert run_agent("sessions", "check", env=agent_env()).code == 0
 
 
