@@ -7,7 +7,7 @@ then it waits in the session file, so that it survives a crash (UI-4).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 MOST_CHARS = 30_000
 MOST_SHOWN = 200
 _KEY = "shell_lines"
+
+
+def environment_for(env: Mapping[str, str]) -> dict[str, str]:
+    """``env``, which is ours, for a program of the user's: without keys of providers (SEC-8)."""
+    from agentcli.process.environment import without_provider_keys
+
+    return without_provider_keys(env)
 
 
 async def run_line(

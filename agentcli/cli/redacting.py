@@ -44,15 +44,15 @@ def know_secrets(settings: Settings | None = None) -> None:
 
 def without_keys() -> dict[str, str]:
     """Our environment for a program of the user's, also where the settings are broken (SEC-8)."""
-    from agentcli.app.users_programs import environment_for
     from agentcli.config.paths import Paths
     from agentcli.config.settings import load_settings
+    from agentcli.process.environment import without_provider_keys
 
     try:
         named = load_settings(Paths.from_env(os.environ), os.environ).key_variables
     except AgentError:
         named = ()
-    return environment_for(os.environ, named)
+    return without_provider_keys(os.environ, named)
 
 
 def know_stored() -> None:

@@ -27,8 +27,8 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 
 from agentcli.app.files.mentions import escaped
+from agentcli.app.shell_line import environment_for
 from agentcli.app.user_files import UserFiles
-from agentcli.app.users_programs import environment_for
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.images import facts_of
 from agentcli.domain.patterns import LazyPattern

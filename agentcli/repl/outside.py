@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from agentcli.app.users_programs import environment_for
+from agentcli.app.shell_line import environment_for
 from agentcli.domain.errors import AgentError
 from agentcli.domain.worktrees import filled_by_others, lies_in
 

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.users_programs import environment_for
 from agentcli.config.credentials import CommandKey, Credentials
 from agentcli.config.logins import LoginVault
 from agentcli.config.redaction import Redactor
@@ -23,6 +22,7 @@ from agentcli.domain.cancel import in_own_thread
 from agentcli.domain.extensions.mcp import McpError
 from agentcli.mcp.oauth import Browse, log_in, probe
 from agentcli.mcp.tokens import OAuthHeaders, read_login, write_login
+from agentcli.process.environment import without_provider_keys
 
 if TYPE_CHECKING:
     from agentcli.config.paths import Paths
@@ -57,7 +57,7 @@ def open_browser(url: str, env: Mapping[str, str], outside: Path) -> bool:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env=environment_for(os.environ),
+            env=without_provider_keys(os.environ),
             start_new_session=True,
         )
     except OSError:
