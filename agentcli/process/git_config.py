@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
 from agentcli.domain.files import read_start
 from agentcli.domain.worktrees import GITDIR, link_in
+from agentcli.process.set_aside import held_at
 
 _MOST_INCLUDED = 30
 _BETWEEN = re.compile(r"(?:[ \t\r\n]|[#;][^\n]*)*")
@@ -33,8 +35,11 @@ _HARMLESS_CORE = frozenset(
     }
 )  # fmt: skip
 _REMOTES = frozenset(
-    {("remote", "url"), ("remote", "pushurl"), ("branch", "remote"), ("branch", "pushremote")}
-)
+    {
+        ("remote", "url"), ("remote", "pushurl"), ("remote", "pushdefault"), ("branch", "remote"),
+        ("branch", "pushremote"),
+    }
+)  # fmt: skip
 _PROGRAM_KEYS = frozenset(
     {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
 )
@@ -57,15 +62,33 @@ _MANAGERS = (
     (b"devenv", ("devenv.nix", "devenv.yaml")),
     (b"devbox", ("devbox.json",)),
 )  # fmt: skip
-_NAMED_IN_HOOK = re.compile(rb"[\w.@+/-]{1,4096}")
-# what a shell or another interpreter is told to run, to the end of the line
+_WORD = re.compile(rb"[\w.@+-]+")
+_OF_SHELL = rb"(?:^|[\s;&|({`\"'/])"
+# what a shell reads as its own, to the end of the line
+_SOURCES = re.compile(_OF_SHELL + rb"(?:\.|source)[ \t]+([^\n]+)")
+# what an interpreter is told to run: its first word, and the rest of the line
 _STARTS = re.compile(
-    rb"(?:^|[\s;&|({`\"'/])(?:\.|source|(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+([^\n]+)"
+    _OF_SHELL + rb"(?:(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+"
+    rb"((?:-\S*[ \t]+)*(?:[^\s$]*\$\([^)\n]*\)\S*|\S+))([^\n]*)"
 )
-_MOST_STARTS = 8  # directories that a script may go to
+_MOST_STARTS = 100  # directories that a script may go to
+_MOST_LISTED = 5_000  # names of one of them
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|env)\Z")
 # git-merge(1): "merge strategies"; of another name git runs a program
 _STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
+# githooks(5), and what git copies besides; where such a directory is the workspace
+AT_TOP = (
+    "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit",
+    "prepare-commit-msg", "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge",
+    "pre-push", "pre-receive", "update", "proc-receive", "post-receive", "post-update",
+    "reference-transaction", "push-to-checkout", "pre-auto-gc", "post-rewrite",
+    "sendemail-validate", "fsmonitor-watchman", "p4-changelist", "p4-prepare-changelist",
+    "p4-post-changelist", "p4-pre-submit", "post-index-change", "hooks", "config", "info",
+)  # fmt: skip
+WORKTREE = ("core", "worktree")
+_MOST_OLD = 400  # files of an older form that name remotes
+# what ``enter_repo`` of git's path.c adds to the name of a repository that is pushed to
+_ENDS = ("/.git", "", ".git/.git", ".git")
 _MAX_HOOK_BYTES = 100_000
 _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 # hgrc(5): where a clone came from
@@ -133,15 +156,61 @@ def linked(base: str, data: bytes, key: bytes = b"") -> str:
     return os.path.realpath(os.path.join(base, name)) if name else ""  # noqa: PTH118 - texts
 
 
-def places_of_remote(git: str, setting: Sequence[str]) -> list[str]:
+def places_of_remote(git: str, setting: Sequence[str], trees: Iterable[str] = ()) -> list[str]:
     """Where a remote that ``git``'s ``setting`` names may be here; empty if it names none.
 
-    Git runs the hooks of what it pushes to.
+    Git runs the hooks of what it pushes to. ``trees`` are working trees that use ``git``.
     """
     if (setting[0], setting[1]) not in _REMOTES:
         return []
-    names = (setting[2], unquote(setting[2].removeprefix("file://")))
-    return [joined(base, name) for base in (git, os.path.dirname(git)) for name in names]  # noqa: PTH120 - a text
+    path = unquote(setting[2].removeprefix("file://"))
+    names = dict.fromkeys((setting[2], path, path.removeprefix("/") if path[:2] == "/~" else path))
+    bases = dict.fromkeys((git, os.path.dirname(git), *trees))  # noqa: PTH120 - a text
+    return [joined(base, name) for base in bases for name in names]
+
+
+def pushed_to(
+    configs: Mapping[str, Iterable[Sequence[str]]],
+    directories: Iterable[str],
+    trees: Mapping[str, set[str]],
+) -> Iterator[str]:
+    """The ``.git`` files and git directories here that remotes lead to.
+
+    ``configs`` are the settings by file, ``directories`` git's own, ``trees`` what uses each.
+    """
+    every = frozenset[str]().union(*trees.values())
+    named = [(os.path.dirname(path), each) for path, found in configs.items() for each in found]  # noqa: PTH120 - texts
+    named += [(git, ("remote", "url", url)) for git in directories for url in _old_remotes(git)]
+    for git, setting in named:
+        for place in dict.fromkeys(places_of_remote(git, setting, trees.get(git, every))):
+            for path in (f"{place}{end}" for end in _ENDS):
+                if os.path.isfile(path):  # noqa: PTH113 - a text
+                    yield path
+                elif os.path.lexists(f"{path}/HEAD"):
+                    yield os.path.realpath(path)
+
+
+def _old_remotes(git: str) -> Iterator[str]:
+    """gitrepository-layout(5): "branches", "remotes"."""
+    for directory in (f"{git}/remotes", f"{git}/branches"):
+        try:
+            names = os.listdir(directory)  # noqa: PTH208 - names
+        except OSError:
+            continue
+        for name in islice(names, _MOST_OLD):
+            for line in os.fsdecode(read_start(f"{directory}/{name}")).splitlines():
+                url = line.removeprefix("URL:").strip()
+                yield from dict.fromkeys((url, url.partition("#")[0]))
+
+
+def target_of(path: str) -> str:
+    """Where a ``.git`` that is no directory leads; empty: nowhere."""
+    content = held_at(path)
+    if content is None:
+        return ""
+    if stat.S_ISLNK(content.type):
+        return os.path.realpath(path)
+    return linked(os.path.dirname(path), content.data, GITDIR)  # noqa: PTH120 - a text
 
 
 def named_by(config: bytes, directory: str, tree: str) -> Iterator[tuple[str, bool]]:
@@ -154,8 +223,9 @@ def named_by(config: bytes, directory: str, tree: str) -> Iterator[tuple[str, bo
             continue
         if section.startswith("include") and key == "path":
             yield joined(directory, value), True
-        elif key == "hookspath":
-            yield joined(tree, value), False
+        elif key in {"hookspath", "templatedir"}:  # what "git init" copies is run in what it makes
+            place = joined(tree, value)
+            yield from ((each, False) for each in (place, f"{place}/hooks"))
         else:
             places = (joined(tree, word) for word in _words(value) if "/" in word)
             yield from ((place, False) for place in places if not os.path.isdir(place))  # noqa: PTH112 - a text
@@ -195,23 +265,62 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
     for manager, names in _MANAGERS:
         if manager in script:
             yield from (joined(tree, name) for name in names)
-    script = script[:_MAX_HOOK_BYTES]
-    words = list(dict.fromkeys(_NAMED_IN_HOOK.findall(script)))[:_MOST_NAMED]
-    below = (word.partition(b"/")[2] for word in words)  # of "$PWD/run.sh"
-    all_names = [os.fsdecode(name).lstrip("/") for name in dict.fromkeys((*words, *below))]
-    started = {word for line in _STARTS.findall(script) for word in _NAMED_IN_HOOK.findall(line)}
-    sourced = {os.fsdecode(word).rpartition("/")[2] for word in started if b"." not in word}
-    # "cd tools && ./run.sh", "$tools/run.sh"
-    below_tree = (f"{tree}/{name}" for name in all_names if name)
-    directories = islice(filter(os.path.isdir, below_tree), _MOST_STARTS)
-    for base in filter(None, dict.fromkeys((tree, own, *directories))):
-        for name in filter(None, all_names):
-            if not os.path.isfile(f"{base}/{name}"):  # noqa: PTH113 - a text
+    if not (script := script[:_MAX_HOOK_BYTES]):
+        return
+    is_said = _said_in(script)
+    starts = [
+        b" ".join((first, *(word for word in rest.split() if b"." not in word)))
+        for first, rest in _STARTS.findall(script)
+    ]
+    is_started = _said_in(b"\n".join((*_SOURCES.findall(script), *starts)))
+    seen, waiting = set[str](), [tree, own] if own else [tree]
+    for base in waiting:  # "cd tools && ./run.sh", "$tools/run.sh"
+        is_all = _runs_all_of(os.path.basename(base), script)  # noqa: PTH119 - a text
+        for name in _names_in(base, script):
+            is_named = is_said(name)
+            if not (is_named or is_all) or (path := f"{base}/{name}") in seen:
+                continue
+            seen.add(path)
+            if os.path.isdir(path):  # noqa: PTH112 - a text
+                waiting += [path] if is_named and len(waiting) < _MOST_STARTS else []
                 continue
             place = joined(base, name)
-            is_script = _SCRIPT.search(place) or os.path.basename(place) in sourced  # noqa: PTH119 - a text
+            is_script = is_named and (_SCRIPT.search(place) or is_started(name))
             if place.startswith(f"{tree}/") and (is_script or os.access(place, os.X_OK)):
                 yield place
+
+
+def _said_in(text: bytes) -> Callable[[str], bool]:
+    """Whether a name stands in ``text``, also with quotes and escapes in it."""
+    plain = text.translate(None, b"\\\"'")
+    words = frozenset((*_WORD.findall(text), *_WORD.findall(plain)))
+
+    def is_said(name: str) -> bool:
+        said = os.fsencode(name)
+        return said in words or (not _WORD.fullmatch(said) and said in plain)
+
+    return is_said
+
+
+def _runs_all_of(directory: str, script: bytes) -> bool:
+    """Whether ``script`` names what is in it by a pattern, a variable or as a whole."""
+    name = re.escape(os.fsencode(directory))
+    return bool(re.search(rb"(?<![\w.@+-])" + name + rb"[\"']?/[\"']?[*$`]", script)) or bool(
+        re.search(rb"run-parts[ \t][^\n]*(?<![\w.@+-])" + name + rb"(?![\w.@+-])", script)
+    )
+
+
+def _names_in(directory: str, script: bytes) -> list[str]:
+    """Those there, or in a crowd those of ``script`` that may be there."""
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_LISTED)]
+    except OSError:
+        return []
+    if len(names) < _MOST_LISTED:
+        return sorted(names)
+    words = dict.fromkeys(map(os.fsdecode, _WORD.findall(script)))
+    return [word for word in words if os.path.lexists(f"{directory}/{word}")]
 
 
 def _words(value: str) -> list[str]:
@@ -285,17 +394,20 @@ def _used_in(tree: str) -> tuple[list[tuple[str, bool]], list[str]]:
     """What git's configuration names in ``tree``, and its hooks."""
     git = _git_directory(tree)
     common = linked(git, read_start(f"{git}/commondir")) or git
-    hooks = _hooks_in(f"{common}/hooks") + _hooks_in(f"{tree}/.husky")
+    hooks = hooks_in(f"{common}/hooks") + hooks_in(f"{tree}/.husky")
     named = list[tuple[str, bool]]()
     waiting = [f"{common}/config", f"{git}/config.worktree", *users_configurations()]
     for config in waiting:  # includes are added on the way
         directory = os.path.dirname(config)  # noqa: PTH120 - a text
+        if os.path.islink(config):  # noqa: PTH114 - a text
+            named.append((os.path.realpath(config), True))
         for place, is_config in named_by(read_start(config), directory, tree):
             named.append((place, is_config))
             if is_config and place and len(waiting) < _MOST_INCLUDED:
                 waiting.append(place)
-            elif not is_config and place.startswith(f"{tree}/"):
-                hooks += _hooks_in(place) or [place]
+            elif not is_config:
+                is_here = place.startswith(f"{tree}/")
+                hooks += hooks_in(place) or ([place] if is_here else [])
     return named, hooks
 
 
@@ -306,7 +418,8 @@ def _git_directory(tree: str) -> str:
     return linked(tree, read_start(entry), GITDIR)
 
 
-def _hooks_in(directory: str) -> list[str]:
+def hooks_in(directory: str) -> list[str]:
+    """The files there that git runs; none where it is no directory."""
     try:
         with os.scandir(directory) as entries:
             return [entry.path for entry in entries if not entry.name.endswith(".sample")]
@@ -340,3 +453,23 @@ def merges_by_itself(path: str, state: bytes) -> bool:
 def is_only_paths(hgrc: bytes) -> bool:
     """Whether Mercurial's configuration says no more than where a clone came from."""
     return all(map(_NAMES_NO_PROGRAM.fullmatch, hgrc.splitlines()))
+
+
+def trees_of(
+    linked_trees: Mapping[str, set[str]],
+    commons: Mapping[str, bytes],
+    configs: Mapping[str, Iterable[tuple[str, str, str, str]]],
+) -> dict[str, set[str]]:
+    """By git directory: the working trees that its configuration and hooks are for.
+
+    ``commons`` is what ``commondir`` says, by git directory.
+    """
+    trees = {git: set(users) for git, users in linked_trees.items()}
+    for git in filter(trees.__contains__, commons):
+        trees.setdefault(linked(git, commons[git]), set()).update(trees[git])
+    for path, settings in configs.items():
+        git = os.path.dirname(path)  # noqa: PTH120 - a text
+        for section, key, value, _ in settings:
+            if (section, key) == WORKTREE:
+                trees.setdefault(git, set()).add(joined(git, value))
+    return trees

@@ -59,6 +59,7 @@ PROJECT = (".agents", ".agentcli")
 _OF_MAIN_TREE = ("HEAD", "index", "logs/HEAD", "rebase-merge", "rebase-apply", "sequencer")
 _MOST_MOUNTED = 40
 _MOST_PINNED = 100
+_MOST_PARTS = 100  # of what a link says
 _MOST_MODULES = 10_000  # directories that are looked into
 
 
@@ -398,6 +399,7 @@ class Listing:
     directories: tuple[str, ...]
     marks: tuple[str, ...]
     links: tuple[str, ...]
+    """Those that lead to where nobody looks otherwise, also on their way to where they end."""
     is_repository: bool
     is_empty: bool = False
     is_whole: bool = True
@@ -433,9 +435,8 @@ def listing_of(
             directories += [] if is_git and name in _OF_GIT else [name]
             kept += 1
         elif entry.is_symlink():
-            target = os.path.realpath(entry.path)
-            is_away = "/.git/" in target.lower() or is_untrusted(target)
-            links += [target] if is_away else []
+            if any("/.git/" in way.lower() or is_untrusted(way) for way in _ways_of(entry.path)):
+                links.append(entry.path)
             kept += 1
     is_repository = not is_git and any(names >= wanted for wanted in _BARE)
     return Listing(
@@ -448,3 +449,33 @@ def listing_of(
         is_empty,
         is_whole=kept < most,
     )
+
+
+def _ways_of(link: str) -> Iterator[str]:
+    """Where each part of what ``link`` says leads, and it itself."""
+    with contextlib.suppress(OSError, ValueError):
+        place = os.path.dirname(link)  # noqa: PTH120 - a text
+        for part in os.readlink(link).split("/")[:_MOST_PARTS]:  # noqa: PTH115 - a text
+            place = os.path.join(place, part or "/")  # noqa: PTH118 - texts
+            yield os.path.realpath(place)
+    yield os.path.realpath(link)
+
+
+def lies_below(path: str, directory: str) -> bool:
+    """Whether ``path`` is ``directory`` or in it; both are texts."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def parents_of(path: str) -> Iterator[str]:
+    """The directories that it lies in, the nearest first."""
+    while path != (path := os.path.dirname(path)):  # noqa: PTH120 - a text
+        yield path
+
+
+def identity_of(path: str) -> tuple[int, int]:
+    """Device and inode; zeros where nothing is to be seen."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return (0, 0)
+    return status.st_dev, status.st_ino

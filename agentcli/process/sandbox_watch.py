@@ -24,9 +24,12 @@ from itertools import islice
 from pathlib import Path
 
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed
-from agentcli.domain.worktrees import GITDIR, common_of_worktree
+from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
+    AT_TOP,
+    WORKTREE,
+    hooks_in,
     is_only_paths,
     joined,
     linked,
@@ -34,9 +37,12 @@ from agentcli.process.git_config import (
     named_by,
     places_of_remote,
     programs_of,
+    pushed_to,
     run_around,
     run_by,
     steps_that_run,
+    target_of,
+    trees_of,
     without_steps_that_run,
 )
 from agentcli.process.sandbox_places import (
@@ -44,7 +50,10 @@ from agentcli.process.sandbox_places import (
     all_below,
     directories_in,
     git_directories_below,
+    identity_of,
+    lies_below,
     listing_of,
+    parents_of,
 )
 from agentcli.process.set_aside import (
     MINIMAL,
@@ -71,7 +80,6 @@ _OF_NAMED_S = 1.0  # of that, for what configuration names
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
 _HOOKS = "hooks"
-_WORKTREE = ("core", "worktree")
 # what "git rebase --continue" goes on with; git-rebase(1): "exec"
 _REBASE = "rebase-merge/git-rebase-todo"
 # how that merges, and "git cherry-pick --continue" and "git revert --continue" do
@@ -170,7 +178,7 @@ class TreeWatch:
         user_configs: Sequence[Path] = (),
     ) -> None:
         self._roots = [str(root) for root in roots]
-        inside = (each for each in scripts for root in self._roots if _is_below(str(each), root))
+        inside = (each for each in scripts for root in self._roots if lies_below(str(each), root))
         self._scripts = tuple(dict.fromkeys(inside))
         self._untrusted = [str(place) for place in untrusted]
         self._user_configs = tuple(user_configs)
@@ -273,7 +281,7 @@ class TreeWatch:
         return now, changed
 
     def _is_untrusted(self, path: str) -> bool:
-        return any(_is_below(path, place) for place in self._untrusted)
+        return any(lies_below(path, place) for place in self._untrusted)
 
     # --- looking -------------------------------------------------------------------------
 
@@ -313,13 +321,24 @@ class TreeWatch:
                 self._mark(prefix, name, found)
                 waiting += [prefix + name] if name.lower() == ".git" else []
             waiting += found.fitting(prefix, listing.directories)
-            waiting += found.fitting("", listing.links)
+            waiting += found.fitting("", map(os.path.realpath, listing.links))
         self._listings = found.directories
+        self._add_remotes(found)
         hiding = hiding_below([*self._roots, *self._untrusted])
         for script in (*self._scripts, *hiding):
             self._add_tree(str(script), Kind.SCRIPT, found)
         self._add_named(self._named, found)
         return found
+
+    def _add_remotes(self, found: Survey) -> None:
+        """Where git pushes to it runs hooks, though nobody looks there otherwise."""
+        configs = _configs(found)
+        places = pushed_to(configs, tuple(found.git_directories), _trees(found, configs))
+        for path in filter(self.is_inside, places):
+            add = self._link if os.path.isfile(path) else self._git_directory  # noqa: PTH113 - a text
+            add(path, found)
+            if found.is_over:
+                break
 
     def _add_named(self, paths: Collection[str], found: Survey) -> bool:
         for path in paths:
@@ -369,7 +388,7 @@ class TreeWatch:
     def _link(self, path: str, found: Survey) -> None:
         """A ``.git`` that leads elsewhere, and where."""
         self._add_file(path, Kind.LINK, found)
-        target = self._target(path)
+        target = target_of(path)
         if target:
             found.trees.setdefault(target, set()).add(os.path.dirname(path))  # noqa: PTH120 - a text
         if target and self.is_inside(target):
@@ -378,24 +397,16 @@ class TreeWatch:
             self._shared.add(str(common))
             self._git_directory(str(common), found)
 
-    def _target(self, path: str) -> str:
-        content = held_at(path)
-        if content is None:
-            return ""
-        if stat.S_ISLNK(content.type):
-            return os.path.realpath(path)
-        return linked(os.path.dirname(path), content.data, GITDIR)  # noqa: PTH120 - a text
-
     def is_inside(self, path: str) -> bool:
         """Whether what lies there is looked at."""
         places = (*self._roots, *self._untrusted, *self._shared)
-        return any(_is_below(path, place) for place in places)
+        return any(lies_below(path, place) for place in places)
 
     def _is_in_package(self, path: str) -> bool:
         return any(
             not _PACKAGES.isdisjoint(path[len(root) :].split("/"))
             for root in (*self._roots, *self._untrusted)
-            if _is_below(path, root)
+            if lies_below(path, root)
         )
 
     def _git_directory(self, git: str, found: Survey) -> None:
@@ -405,7 +416,7 @@ class TreeWatch:
             git = waiting.pop()
             if git in found.git_directories:
                 continue
-            found.git_directories[git] = _identity(git)
+            found.git_directories[git] = identity_of(git)
             self._add_file(f"{git}/config", Kind.CONFIG, found)
             self._add_file(f"{git}/info/attributes", Kind.ATTRIBUTES, found)
             self._add_tree(f"{git}/{_HOOKS}", Kind.HOOK, found)
@@ -470,19 +481,14 @@ class TreeWatch:
         So does a hook that is a link, or names one.
         """
         named: dict[str, Kind] = {}
-        configs = {
-            path: programs_of(item.content.data) or ()
-            for path, item in found.items.items()
-            if item.kind is Kind.CONFIG
-        }
+        configs = _configs(found)
         self._repositories = tuple(_trees(found, {}).values())
         trees = _trees(found, configs)
-        every = frozenset[str]().union(*trees.values())
-        every |= {str(repository.parent) for repository in found.repositories}
+        every = _every(found, trees)
         running = [
             (found.items[path].content.data, git, trees.get(git, every))
             for path, settings in configs.items()
-            if any(setting[:2] != _WORKTREE for setting in settings)
+            if any(setting[:2] != WORKTREE for setting in settings)
             for git in [os.path.dirname(path)]  # noqa: PTH120 - a text
         ]
         users = ((each, held_at(str(each))) for each in self._user_configs)
@@ -494,24 +500,36 @@ class TreeWatch:
                     trees.setdefault(place, set()).add(tree)
         for place, is_config in (each for root in self._roots for each in run_around(root)):
             named[place] = Kind.CONFIG if is_config else Kind.SCRIPT
-        by_git = frozenset(named)
+        for root in filter(named.__contains__, self._roots):  # it is the directory of the hooks
+            named |= {f"{root}/{name}": Kind.HOOK for name in AT_TOP}
+        self._add_led_to(named, found, trees)
+        return {
+            place: kind
+            for place, kind in named.items()
+            if self.is_inside(place) and not any(lies_below(root, place) for root in self._roots)
+        }
+
+    def _add_led_to(
+        self, named: dict[str, Kind], found: Survey, trees: Mapping[str, set[str]]
+    ) -> None:
+        """Add where what counts leads that is a link, and what hooks name."""
+        every = _every(found, trees)
+        by_git = frozenset(named).difference(self._roots)
+        for place in by_git:
+            for tree in () if self.is_inside(place) else trees.get(place, ()):
+                named |= dict.fromkeys(run_by(hooks_in(place), tree), Kind.SCRIPT)
         for path, item in found.items.items():
-            if item.kind not in {Kind.HOOK, Kind.SCRIPT}:
-                continue
-            above = (path, *_parents(path))
+            is_run = item.kind in {Kind.HOOK, Kind.SCRIPT}
+            above = (path, *parents_of(path))
             if stat.S_ISLNK(item.content.type):
-                named |= {os.path.realpath(path): Kind.SCRIPT}
-            elif (
+                if is_run or item.kind in {Kind.CONFIG, Kind.ATTRIBUTES}:
+                    named[os.path.realpath(path)] = Kind.SCRIPT if is_run else item.kind
+            elif is_run and (
                 item.kind is Kind.HOOK or _RUNS_SCRIPTS.search(path) or not by_git.isdisjoint(above)
             ):
                 nearest = {next((each for each in above if each in every), above[1])}
                 for tree in nearest.union(*(trees.get(each, ()) for each in above)):
                     named |= dict.fromkeys(run_by([path], tree), Kind.SCRIPT)
-        return {
-            place: kind
-            for place, kind in named.items()
-            if self.is_inside(place) and not any(_is_below(root, place) for root in self._roots)
-        }
 
     def _without_new_repositories(self, found: Survey) -> Survey:
         """What nobody has opened yet runs nothing there but for the user, who goes there first."""
@@ -550,7 +568,7 @@ class TreeWatch:
             case Kind.CONFIG | Kind.TODO | Kind.STRATEGY:
                 return self._is_harmless(path, now, before)
             case Kind.LINK:
-                return is_file and self._target(path) in found.git_directories
+                return is_file and target_of(path) in found.git_directories
             case Kind.COMMON:
                 git = os.path.dirname(path)  # noqa: PTH120 - a text
                 main, name = os.path.split(os.path.dirname(git))  # noqa: PTH120 - texts
@@ -577,7 +595,7 @@ class TreeWatch:
 
     def _is_shielded(self, path: str) -> bool:
         """Whether no command could have changed it: so the user has, at the same time."""
-        for place in (path, *_parents(path)) if self.read_only else ():
+        for place in (path, *parents_of(path)) if self.read_only else ():
             if (pinned := self.read_only.get(place)) is not None:
                 return pinned.is_at(place)
         return False
@@ -585,7 +603,7 @@ class TreeWatch:
     def _was_out_of_sight(self, path: str) -> bool:
         """Whether nobody had looked where it lies, beyond the bound, so that it may be old."""
         looked_at = self.known.directories
-        above = next((each for each in _parents(path) if each in looked_at), "")
+        above = next((each for each in parents_of(path) if each in looked_at), "")
         name, _, rest = path[len(above) :].lstrip("/").partition("/")
         was_there = not above or (rest and name in looked_at[above].directories)
         return self.known.is_cut and bool(was_there)
@@ -602,7 +620,7 @@ class TreeWatch:
         git = os.path.dirname(path)  # noqa: PTH120 - a text
         old = set(programs_of(before.content.data) or ()) if before is not None else set()
         for setting in programs:
-            is_tree = setting[:2] == _WORKTREE and _PLAIN.fullmatch(setting[2])
+            is_tree = setting[:2] == WORKTREE and _PLAIN.fullmatch(setting[2])
             if is_tree and self.is_inside(joined(git, setting[2])):
                 continue
             remote = places_of_remote(git, setting)
@@ -635,7 +653,7 @@ class TreeWatch:
             self.known.items.get(other + path[len(tree) :])
             for trees in self._repositories
             for tree in trees
-            if _is_below(path, tree)
+            if lies_below(path, tree)
             for other in trees
         )
         return item.top in self._named and any(
@@ -665,35 +683,18 @@ class TreeWatch:
             yield target, restored
 
 
-def _is_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
+def _configs(found: Survey) -> dict[str, tuple[tuple[str, str, str, str], ...]]:
+    items = found.items.items()
+    return {p: programs_of(i.content.data) or () for p, i in items if i.kind is Kind.CONFIG}
 
 
-def _parents(path: str) -> Iterator[str]:
-    """The directories that it lies in, the nearest first."""
-    while path != (path := os.path.dirname(path)):  # noqa: PTH120 - a text
-        yield path
-
-
-def _identity(path: str) -> tuple[int, int]:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return (0, 0)
-    return status.st_dev, status.st_ino
+def _every(found: Survey, trees: Mapping[str, set[str]]) -> set[str]:
+    return {str(each.parent) for each in found.repositories}.union(*trees.values())
 
 
 def _trees(
     found: Survey, configs: Mapping[str, Iterable[tuple[str, str, str, str]]]
 ) -> dict[str, set[str]]:
-    """By git directory: the working trees that its configuration and hooks are for."""
-    trees = {git: set(users) for git, users in found.trees.items()}
-    for path, item in found.items.items():
-        if item.kind is Kind.COMMON and (git := os.path.dirname(path)) in trees:  # noqa: PTH120 - a text
-            trees.setdefault(linked(git, item.content.data), set()).update(trees[git])
-    for path, settings in configs.items():
-        git = os.path.dirname(path)  # noqa: PTH120 - a text
-        for section, key, value, _ in settings:
-            if (section, key) == _WORKTREE:
-                trees.setdefault(git, set()).add(joined(git, value))
-    return trees
+    items = found.items.items()
+    commons = {os.path.dirname(p): i.content.data for p, i in items if i.kind is Kind.COMMON}  # noqa: PTH120 - texts
+    return trees_of(found.trees, commons, configs)

@@ -1,0 +1,172 @@
+"""What git runs is found whatever leads to it: remotes, links, templates and names (SEC-17)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentcli.process.git_config import run_by_git
+from tests.support.repositories import make_repository
+from tests.support.sandboxes import BOTH, told
+
+pytestmark = [pytest.mark.spec("SEC-17"), pytest.mark.sampled]
+
+both = pytest.mark.parametrize("kind", BOTH)
+NOTHING = "#!/bin/sh\n:\n"
+EVIL = "printf '#!/bin/sh\\ntouch %s/pwned\\n' \"$PWD\" >"
+STORE = (
+    "git init -q --bare $S && mkdir -p $S/hooks && "
+    f"{EVIL} $S/hooks/post-receive && chmod +x $S/hooks/post-receive"
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "home"
+    place.mkdir()
+    monkeypatch.setenv("HOME", str(place))
+    return place
+
+
+def sh(command: str, cwd: Path) -> None:
+    config = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    alias = f'git() {{ command git {" ".join(config)} "$@"; }}\n'
+    subprocess.run(["sh", "-c", alias + command], check=False, cwd=cwd, capture_output=True)
+
+
+def program(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(NOTHING)
+    path.chmod(0o755)
+
+
+@both
+@pytest.mark.parametrize(
+    ("store", "names"),
+    [
+        (".git/objects/s", "cd sub && git remote add origin ../.git/objects/s"),
+        (".git/lfs/s", "cd sub && git config remote.pushDefault ../.git/lfs/s"),
+        (".git/refs/s.git", "cd sub && git config remote.origin.url file://$PWD/../.git/refs/s"),
+        (".git/logs/s", "mkdir -p .git/remotes; echo URL: .git/logs/s > .git/remotes/origin"),
+        (".git/objects/s", "mkdir -p .git/branches; echo .git/objects/s > .git/branches/origin"),
+    ],
+)
+def test_where_git_pushes_to_no_hook_comes_up(
+    tmp_path: Path, home: Path, kind: str, store: str, names: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    new = (
+        "git init -q sub && git -C sub -c user.name=a -c user.email=a commit -q --allow-empty -m x"
+    )
+    text = told(work, f"S={store}; {STORE} && {new} && {names}", kind=kind)[0]
+    assert "exit code 0" in text
+    sh("git push origin HEAD:refs/heads/x; cd sub && git push ${1-} HEAD:refs/heads/y", work)
+    sh("cd sub && git push origin HEAD:refs/heads/z", work)
+    assert not (work / "pwned").exists()
+    assert "/hooks" in text and "set-aside" in text
+
+
+@both
+def test_a_remote_of_a_submodule_is_where_its_tree_says(tmp_path: Path, kind: str) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / "sub").mkdir(exist_ok=True)
+    sh("git init -q sub && mkdir .git/modules && mv sub/.git .git/modules/sub", work)
+    (work / "sub/.git").write_text("gitdir: ../.git/modules/sub\n")
+    sh("git config core.worktree ../../../sub", work / ".git/modules/sub")
+    url = "../.git/objects/s"  # as the tree's; of the git directory it would be elsewhere
+    sh(f"git -C sub config remote.origin.url {url}", work)
+    text = told(work, f"S=.git/objects/s; {STORE}", kind=kind)[0]
+    assert "/.git/objects/s/hooks" in text and "set-aside" in text
+
+
+@both
+def test_a_link_leads_through_git_directories_to_no_program(tmp_path: Path, kind: str) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / "plain").mkdir()
+    (work / "a").symlink_to(".git/objects/l")
+    (work / ".git/objects/l").symlink_to("../../plain")
+    past = 1_000_000_000
+    os.utime(work, (past, past))
+    evil = "git init -q evil && git -C evil config core.fsmonitor 'touch pwned; :'"
+    texts = told(work, "sleep 0.2", f"cd .git/objects && {evil}; ln -sfn evil l", kind=kind)
+    assert "objects/evil/.git/config would take effect" in texts[1]
+
+
+@both
+@pytest.mark.parametrize(
+    ("setting", "file"),
+    [
+        ("init.templateDir $PWD/made", "made/hooks/post-checkout"),
+        ("init.templateDir $PWD", "hooks/post-checkout"),
+        ("core.hooksPath $PWD", "pre-commit"),
+        ("core.hooksPath $HOME/hooks", "tools/lint.sh"),
+        ("core.hooksPath $HOME/hooks", ".pre-commit-config.yaml"),
+    ],
+)
+def test_what_the_users_configuration_names_is_protected(
+    tmp_path: Path, home: Path, kind: str, setting: str, file: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    sh(f"git config --global {setting}", work)
+    program(work / "tools/lint.sh")
+    program(home / "hooks/pre-commit")
+    (home / "hooks/pre-commit").write_text("#!/bin/sh\ntools/lint.sh && pre-commit run\n")
+    told(work, f"mkdir -p $(dirname {file}); {EVIL} {file}; chmod +x {file}", kind=kind)
+    assert not (work / file).exists() or "pwned" not in (work / file).read_text()
+    assert run_by_git(work / file)
+
+
+@both
+def test_configuration_that_is_a_link_is_protected_where_it_lies(tmp_path: Path, kind: str) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / ".git/config").rename(work / "settings")
+    (work / ".git/config").symlink_to("../settings")
+    told(work, "printf '[core]\\n\\tfsmonitor = touch pwned; :\\n' >> settings", kind=kind)
+    assert "fsmonitor" not in (work / "settings").read_text()
+    assert run_by_git(work / "settings") == "git's configuration"
+
+
+SCRIPTS = {
+    "letters": ("tools/prüfe.sh", "tools/prüfe.sh"),
+    "a space": ("tools/my x.sh", "'tools/my x.sh'"),
+    "an escape": ("tools/my x.sh", "tools/my\\ x.sh"),
+    "a colon": ("tools/a:b.sh", "tools/a:b.sh"),
+    "read": ("tools/x.inc", ". tools/x.inc"),
+    "an interpreter": ("tools/v1.2", "sh -e tools/v1.2"),
+    "upwards": ("tools/x.sh", 'cd "$(dirname "$0")/../../tools" && ./x.sh'),
+    "step by step": ("tools/sub/x.sh", "cd tools\ncd sub\n./x.sh"),
+    "a pattern": ("tools/d/one", 'for f in tools/d/*; do "$f"; done'),
+    "its own name": ("tools/pre-commit", 'exec "tools/$(basename "$0")"'),
+    "run-parts": ("tools/d/one", "run-parts tools/d"),
+    "many words": ("tools/x.sh", "".join(f"w{n}=1\n" for n in range(600)) + "tools/x.sh"),
+    "many places": ("tools/x.sh", "".join(f"ls d{n}\n" for n in range(9)) + "cd tools; ./x.sh"),
+}
+
+
+@pytest.mark.parametrize(("script", "hook"), SCRIPTS.values(), ids=SCRIPTS)
+def test_a_script_is_found_however_a_hook_names_it(tmp_path: Path, script: str, hook: str) -> None:
+    work = make_repository(tmp_path / "work")
+    for number in range(9):
+        (work / f"d{number}").mkdir()
+    program(work / script)
+    program(work / ".git/hooks/pre-commit")
+    (work / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n{hook}\n")
+    if script == "tools/x.inc" or "sh -e" in hook:
+        (work / script).chmod(0o644)
+    assert run_by_git(work / script) == "run by a hook of git's"
+    told(work, f"{EVIL} '{script}'", kind="landlock")
+    assert (work / script).read_text() == NOTHING
+
+
+@pytest.mark.parametrize("hook", ["npm test data.json", "node x.js data.json; black src/*.py"])
+def test_what_a_hook_only_looks_at_is_edited_unasked(tmp_path: Path, hook: str) -> None:
+    work = make_repository(tmp_path / "work")
+    program(work / ".git/hooks/pre-commit")
+    (work / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n{hook}\n")
+    for name in ("data.json", "src/a.py", "src/x.sh"):
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text("")
+        assert run_by_git(work / name) == ""
