@@ -6,6 +6,7 @@ once. What takes effect without a question in every project is written to by no 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from agentcli.app.trust import hook_scripts, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.sandbox import SandboxKind
-from agentcli.domain.tools import Workspace
+from agentcli.domain.tools import Workspace, real_path
 from agentcli.extensions.places import KINDS
 from agentcli.policy.decision import Policy
 from agentcli.process.sandbox import SessionSandbox
@@ -43,14 +44,18 @@ def policy_for(
     if settings.hooks:
         policy.own_directories += hook_scripts(settings.hooks, options.cwd)
     policy.free_to_read = free_to_read
-    policy.run_by_others = _run_by_others
+    roots = (options.cwd, *options.add_dirs)
+    policy.run_by_others = lambda path: _run_by_others(path, roots)
     return policy
 
 
-def _run_by_others(path: Path) -> str:
-    from agentcli.process.environment import hides
+def _run_by_others(path: Path, roots: Sequence[Path]) -> str:
+    from agentcli.process.environment import hides, own_program
     from agentcli.process.git_config import run_by_git
 
+    names = (Path(os.path.normpath(path)), real_path(path))
+    if any(name.is_relative_to(place) for place in own_program(roots) for name in names):
+        return "agentcli runs from there"
     program = hides(str(path))
     return f"run for {program}" if program else run_by_git(path)
 
@@ -75,12 +80,18 @@ def session_sandbox(
 
     def own_places() -> OwnPlaces:
         from agentcli.policy.places import credentials_below
+        from agentcli.process.environment import own_program
         from agentcli.process.sandbox_places import OwnPlaces
 
         paths = settings.paths
+        programs = tuple(own_program((workspace.root, *workspace.extra)))
         catalogue = paths.catalogue_file
         return OwnPlaces(
-            read_only=(*paths.own_places(workspace.root), *_users_directories(settings)),
+            read_only=(
+                *paths.own_places(workspace.root),
+                *_users_directories(settings),
+                *programs,
+            ),
             hidden=(
                 paths.credentials_file,
                 paths.logins_dir,
@@ -93,7 +104,10 @@ def session_sandbox(
                 paths.seal_file,
             ),
             seen=(*_readable_places(settings), *readable()),
-            scripts=hook_scripts(settings.hooks, workspace.cwd),
+            scripts=(
+                *hook_scripts(settings.hooks, workspace.cwd),
+                *(place for place in programs if place.is_symlink()),
+            ),
             credentials=credentials_below,
         )
 

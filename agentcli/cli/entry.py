@@ -43,3 +43,7 @@ def _leave_out_working_directory() -> None:
         return path.isabs(item) and not f"{path.realpath(item)}{path.sep}".startswith(below)
 
     sys.path[:first] = filter(is_foreign, sys.path[:first])
+    # a link there, to the environment of this program, may be replaced while it runs
+    sys.path[:] = map(path.realpath, sys.path)
+    directory, name = path.split(sys.executable)
+    sys.executable = path.join(path.realpath(directory), name) if directory else sys.executable

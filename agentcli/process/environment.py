@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -159,6 +160,25 @@ def _hides(name: str, systems: Iterable[str]) -> str:
     if _OF_ENVIRONMENTS.fullmatch(name):
         return ""
     return next((f"{each}/{name}" for each in systems if os.path.lexists(f"{each}/{name}")), "")
+
+
+def own_program(roots: Iterable[Path]) -> Iterator[Path]:
+    """What this program is made of, in the workspace ``roots``: its virtual environment (SEC-7).
+
+    It runs outside of every sandbox. Of one that the workspace itself is, or lies in, its parts; of
+    one that a link leads to the link.
+    """
+    places = [os.path.realpath(root) for root in roots]
+    named = (sys.prefix, sys.base_prefix)
+    for prefix in dict.fromkeys((*named, *map(os.path.realpath, named))):
+        parts = (f"{prefix}/{name}" for name in ("bin", "lib", "lib64", "pyvenv.cfg"))
+        for part in parts if any(_is_in(root, prefix) for root in places) else (prefix,):
+            if any(_is_in(part, root) for root in places):
+                yield Path(part)
+
+
+def _is_in(path: str, place: str) -> bool:
+    return f"{path}/".startswith(f"{place.rstrip('/')}/")
 
 
 def find_program(name: str, outside: Iterable[Path]) -> str | None:

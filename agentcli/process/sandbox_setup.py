@@ -475,7 +475,7 @@ def probe_landlock(roots: Sequence[Path], kept_out: Iterable[Path]) -> Probe:
     if any(is_below(path, roots) for path in kept_out):
         return Probe(
             "Landlock cannot protect the home directory, or our own files, that you work in",
-            "start in a directory of the project's own",
+            "start in a directory of the project's own, with agentcli installed outside of it",
         )
     if not _sandbox_landlock.abi_version():
         return Probe("this kernel has no Landlock", "use Linux 5.13 or later with Landlock")
