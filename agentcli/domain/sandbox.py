@@ -167,6 +167,28 @@ class Sandbox(Protocol):
         """Remove the session's private temporary directory. May be called again."""
 
 
+HOME_SECRETS = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc",
+    ".pypirc", ".pgpass", ".my.cnf", ".vault-token", ".password-store", ".terraform.d", ".mozilla",
+    ".thunderbird", ".bash_history", ".zsh_history", ".python_history", ".psql_history",
+    ".config/gh", ".config/hub", ".config/gcloud", ".config/op", ".config/git/credentials",
+    ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge",
+    ".config/containers/auth.json", ".config/rclone", ".local/share/keyrings", ".cargo/credentials",
+    ".cargo/credentials.toml", ".gem/credentials", ".claude/.credentials.json", ".codex/auth.json",
+    ".gemini/oauth_creds.json", ".local/share/kwalletd", "snap/firefox", "snap/chromium",
+    ".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties", ".boto", ".s3cfg",
+    ".claude.json", ".1password", ".config/1Password", ".composer/auth.json", ".hex/hex.config",
+    ".config/composer/auth.json", ".nuget/NuGet/NuGet.Config", ".config/pypoetry/auth.toml",
+    ".cache/huggingface/token", ".huggingface/token", ".kaggle", ".oci", ".config/doctl",
+    ".config/heroku", ".config/netlify", ".config/fly", ".fly", ".wrangler", ".config/stripe",
+    ".config/sops", ".age", ".passage", ".electrum", ".bitcoin", ".ethereum", ".putty", ".vnc",
+    ".snowflake", ".gcloud", ".pki", ".databricks.cfg", ".mylogin.cnf", ".dockercfg",
+    ".terraformrc", ".config/github-copilot", ".stack/upload", ".local/share/uv/credentials",
+    ".local/share/gem/credentials",
+)  # fmt: skip
+"""What in a home directory holds keys, passwords or what was typed, by the names that are known."""
+
+
 # --- what others obey (SEC-17) -----------------------------------------------------------------
 
 # Shells, editors, version control and other agents run or obey files of a project that is entered

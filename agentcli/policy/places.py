@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from agentcli.domain.patterns import LazyPattern
-from agentcli.domain.sandbox import has_obeyed
+from agentcli.domain.sandbox import HOME_SECRETS, has_obeyed
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import Loop, SimpleCommand, unquote
@@ -79,7 +79,13 @@ _PAIRS = frozenset(
         ("etc", "environment"), ("etc", "zsh"), (".jj", "repo"),
     }
 )  # fmt: skip
-_MAY_BE_SECRET = CREDENTIAL_NAMES | _SECRET_DIRECTORIES | {last for _, last in _SECRET_PAIRS}
+_OF_HOME = frozenset(tuple(name.casefold().split("/")) for name in HOME_SECRETS)
+_MAY_BE_SECRET = (
+    CREDENTIAL_NAMES
+    | _SECRET_DIRECTORIES
+    | {last for _, last in _SECRET_PAIRS}
+    | {names[-1] for names in _OF_HOME}
+)
 _MAX_SEEN = 20_000
 _SEEN_DEPTH = 8
 _NOT_SEARCHED = frozenset({".git", "node_modules", "__pycache__", "target", ".venv", "venv"})
@@ -166,7 +172,22 @@ def credentials_below(path: Path) -> Iterator[Path]:
 
 
 def _credential(path: Path) -> str:
-    return path.name if _is_credential(_names(path)) else ""
+    names = _names(path)
+    return path.name if _is_credential(names) or _is_secret_of_home(names) else ""
+
+
+def _is_secret_of_home(names: tuple[str, ...]) -> bool:
+    """Whether it is what no command in the sandbox sees of the home directory."""
+    for home in _names_of(os.path.expanduser("~")):  # noqa: PTH111 - never raises
+        below = names[len(home) :]
+        if names[: len(home)] == home and any(below[:end] in _OF_HOME for end in (1, 2, 3, 4)):
+            return True
+    return False
+
+
+@lru_cache(maxsize=4)
+def _names_of(home: str) -> frozenset[tuple[str, ...]]:
+    return frozenset({_names(Path(home)), _names(real_path(Path(home)))})
 
 
 def _is_credential(names: Sequence[str]) -> bool:
@@ -236,7 +257,7 @@ def _place(
     if not _GIT.isdisjoint(names):
         return "git's own directory"
     is_named = bool(names) and (names[-1] in _FILES or has_obeyed(names))
-    if is_named or _is_credential(names) or not _DIRECTORIES.isdisjoint(names):
+    if is_named or _credential(path) or not _DIRECTORIES.isdisjoint(names):
         return path.name
     if any(pair in _PAIRS for pair in pairwise(names)):
         return path.name

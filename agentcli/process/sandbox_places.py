@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed
+from agentcli.domain.sandbox import HOME_SECRETS, IN_DIRECTORIES, OBEYED, is_obeyed
 from agentcli.domain.tools import real_path
 from agentcli.domain.worktrees import common_of_worktree, named_by, working_tree_of
 from agentcli.process.sandbox_home import (
@@ -31,22 +31,6 @@ from agentcli.process.sandbox_home import (
 )
 from agentcli.process.set_aside import SET_ASIDE
 
-_SECRETS = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc",
-    ".pypirc", ".pgpass", ".my.cnf", ".vault-token", ".password-store", ".terraform.d", ".mozilla",
-    ".thunderbird", ".bash_history", ".zsh_history", ".python_history", ".psql_history",
-    ".config/gh", ".config/hub", ".config/gcloud", ".config/op", ".config/git/credentials",
-    ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge",
-    ".config/containers/auth.json", ".config/rclone", ".local/share/keyrings", ".cargo/credentials",
-    ".cargo/credentials.toml", ".gem/credentials", ".claude/.credentials.json", ".codex/auth.json",
-    ".gemini/oauth_creds.json", ".local/share/kwalletd", "snap/firefox", "snap/chromium",
-    ".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties", ".boto", ".s3cfg",
-    ".claude.json", ".1password", ".config/1Password", ".composer/auth.json", ".hex/hex.config",
-    ".config/composer/auth.json", ".nuget/NuGet/NuGet.Config", ".config/pypoetry/auth.toml",
-    ".cache/huggingface/token", ".huggingface/token", ".kaggle", ".oci", ".config/doctl",
-    ".config/heroku", ".config/netlify", ".config/fly", ".fly", ".wrangler", ".config/stripe",
-    ".config/sops", ".age", ".passage", ".electrum", ".bitcoin", ".ethereum", ".putty", ".vnc",
-)  # fmt: skip
 _START_UP = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
     ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
@@ -307,7 +291,7 @@ def find_places(
         found.hide(path)
     # what is not there matters only where it could be made
     may_be_born = found.is_writable(real_path(home))
-    for names, done in ((_SECRETS, found.hide), (_START_UP, found.keep)):
+    for names, done in ((HOME_SECRETS, found.hide), (_START_UP, found.keep)):
         all_names = (f"{home}/{name}" for name in names)
         for place in all_names if may_be_born else existing(home, names):
             done(place)

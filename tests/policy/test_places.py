@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.domain.sandbox import HOME_SECRETS
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.places import (
     CREDENTIAL_NAMES,
     OPEN,
     credential_place,
+    credentials_below,
     expanded,
     forms_of,
     is_git_directory,
@@ -229,3 +231,23 @@ def test_a_directory_with_a_backslash_is_a_directory() -> None:
 )  # fmt: skip
 def test_a_word_is_told_in_every_form_that_it_may_have(source: str, forms: tuple[str, ...]) -> None:
     assert forms_of(source, {"f": ("a", "b")}) == forms
+
+
+@pytest.mark.spec("SEC-3")
+def test_what_the_sandbox_hides_of_a_home_is_read_and_written_by_asking_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    (home / ".kaggle").mkdir(parents=True)
+    (home / ".kaggle/kaggle.json").touch()
+    (tmp_path / "link").symlink_to(home)
+    for named in (home, tmp_path / "link"):
+        monkeypatch.setenv("HOME", str(named))
+        for name in HOME_SECRETS:
+            for path in (home / name, home / name / "below", tmp_path / "link" / name.upper()):
+                assert credential_place((path,)), path
+                assert protected_place((path,), ()), path
+        assert credential_place((home / "work/../.vnc/passwd",))
+        assert list(credentials_below(home)) == [home / ".kaggle"]
+        for path in (home / ".config", home / "src/.wrangler/state", tmp_path / ".kaggle"):
+            assert not credential_place((path,)), path
