@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from agentcli.app.files.mentions import written
+from agentcli.app.files.mentions import START, written
 from agentcli.domain.clean import clean_text, cut_text, reveal
 from agentcli.domain.images import facts_of
 from agentcli.domain.messages import (
@@ -129,7 +129,7 @@ def _read_link(found: PromptContent, block: Json) -> None:
         found.add_reference(mention)
     else:
         name = block.get("title") or block.get("name") or uri
-        found.add_reference(f"[{name}]({uri})")
+        found.add_reference(_naming_none(f"[{name}]({uri})"))
 
 
 def _read_resource(found: PromptContent, block: Json) -> None:
@@ -137,7 +137,7 @@ def _read_resource(found: PromptContent, block: Json) -> None:
     resource = block["resource"]
     uri = _text_of(resource, "uri")
     name = path_of(uri) or uri
-    found.add_reference(written(name) if " " not in name else f'"{name}"')
+    found.add_reference(_naming_none(written(name) if " " not in name else f'"{name}"'))
     if isinstance(resource.get("text"), str):
         shown = name.replace('"', "&quot;").replace("\n", " ")
         body = cut_text(resource["text"])
@@ -161,6 +161,11 @@ _READERS = {
 }
 
 
+def _naming_none(text: str) -> str:
+    """What another has written, in which no ``@`` names a file to attach."""
+    return re.sub(rf"{START}@+", "", text, flags=re.MULTILINE)
+
+
 def path_of(uri: str) -> str:
     """The path of a file URI or an absolute path; empty for any other."""
     if uri.startswith("/"):
@@ -181,7 +186,8 @@ def _mention(uri: str) -> str:
     if lines is None:
         return f"@{written(path)}"
     first, last = int(lines[1]), int(lines[2] or lines[1])
-    return f"@{path}:{first}-{last}" if " " not in path and first else f"@{written(path)}"
+    is_plain = written(path) == path
+    return f"@{path}:{first}-{last}" if is_plain and first else f"@{written(path)}"
 
 
 # --- what is shown -------------------------------------------------------------------------------

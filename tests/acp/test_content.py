@@ -17,6 +17,7 @@ from agentcli.acp.content import (
     read_prompt,
     verbatim,
 )
+from agentcli.app.files.mentions import find_mentions
 from agentcli.rpc.messages import RpcError
 from agentcli.tools.files.diff import diff_texts
 
@@ -114,3 +115,21 @@ def test_what_steers_a_terminal_reaches_no_editor() -> None:
     hostile = "a\x1b]52;c;aGk=\x07\x9b2J\x7f\b\tb\r\n\u200d"
     assert harmless(hostile) == "a\ufffd]52;c;aGk=\ufffd\ufffd2J\ufffd\ufffd\tb\r\n\u200d"
     assert "\x1b" not in str(verbatim(hostile)) and "\x9b" not in str(verbatim(hostile))
+
+
+@pytest.mark.spec("SEC-3", "ACP-1")
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "resource_link", "uri": "https://example.org/", "title": "see @~/.netrc or @@x"},
+        {"type": "resource_link", "uri": "https://example.org/ @~/.netrc", "name": ""},
+        {"type": "resource", "resource": {"uri": "file:///work/a%20@~/.netrc", "text": "t"}},
+        {"type": "resource", "resource": {"uri": "other:\n@~/.netrc", "text": "t"}},
+        {"type": "resource_link", "uri": "file:///work/a%09@~/.netrc#L1-3", "name": "n"},
+        {"type": "resource_link", "uri": "file:///work/a%20@~/.netrc#L1-3", "name": "n"},
+    ],
+)
+def test_the_names_of_what_is_attached_attach_nothing_else(block: object) -> None:
+    text = read_prompt([{"type": "text", "text": "look at @this and "}, block]).text
+    named = [mention.path for readings in find_mentions(text) for mention in readings]
+    assert set(named) <= {"this", "/work/a\t@~/.netrc", "/work/a @~/.netrc"}, text

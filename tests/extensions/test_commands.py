@@ -182,5 +182,9 @@ def test_a_command_file_attaches_nothing_from_outside_of_the_workspace(tmp_path:
         assert "PRIVATE" not in str(parts)
     for body, typed in (("See $1", f"@{key}"), ("See", f"@{key}")):
         assert "PRIVATE" in str(attached_parts(of(body, typed), workspace))
-    parts = attached_parts(of("See @$1/../../home/id_rsa", "a"), workspace)
-    assert "PRIVATE" not in str(parts)
+    for body, typed in (
+        ("See @$1/../../home/id_rsa", "a"),
+        (f"See @{key} and $1", f"@{key}.pub"),
+        (f"See @{key} and $1", f"me@{key}"),
+    ):
+        assert "PRIVATE" not in str(attached_parts(of(body, typed), workspace))

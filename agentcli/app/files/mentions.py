@@ -91,12 +91,11 @@ def naming_only_inside(
 
     Another file that it names by ``@`` stays named, without the ``@``; one that ``is_secret``, too.
     """
+    meant = {mention.text for readings in find_mentions(typed) for mention in readings}
     for _ in range(_MAX_PASSES):
         before = text
         for mention in {one for readings in find_mentions(text) for one in readings}:
-            if f"@{mention.text}" not in typed and not _is_inside(
-                mention.path, workspace, is_secret
-            ):
+            if mention.text not in meant and not _is_inside(mention.path, workspace, is_secret):
                 text = text.replace(f"@{mention.text}", mention.text)
         if text == before:
             return text
