@@ -49,6 +49,7 @@ _TEXT = re.compile(r"[\s'\"()]")
 _DESTROYER = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv|git|rsync)\b")
 _TELLS = re.compile(r"(?:\$\(|`)\s*find\b|\bfind\b[^;&\n]*\|\s*while\b")
 _MOST_PATHS = 5_000
+_RUNS = {"find": "-exec", "gfind": "-exec", "fd": "-x", "fdfind": "-x"}
 
 
 @frozen
@@ -152,8 +153,8 @@ class _Search:
     def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
         """What ``command`` would destroy, and what protected place it would write."""
         words = seen_words(command)
-        if self.hands_on and replace(command, words=words).program == "find":
-            words = (*words, "-exec", "rm")
+        if self.hands_on and (runs := _RUNS.get(replace(command, words=words).program)):
+            words = (*words, runs, "rm")
         operands = operands_of(words)
         lost: set[str | None] = set()
         yield from self._destroyed(operands, command, lost)

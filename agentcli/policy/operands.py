@@ -256,10 +256,7 @@ def _find(words: Words) -> Operands:
     tests = words[len(starts) :]
     written = possible_values(tests, "-fprint", "-fprintf", "-fls")
     run = [each.words for each in look_through(("find", *words)).inner]
-    for block in run:  # "sudo rm"
-        run += (each.words for each in look_through(block).inner if len(run) < _MOST_RUN)
-    runs = {(block[0] or "").rpartition("/")[2] for block in run if block}
-    if "-delete" not in tests and KILLERS.isdisjoint(runs):
+    if "-delete" not in tests and not _kills(run):
         return Operands(written)
     narrowed = _WIDENS.isdisjoint(tests) and any(
         word in _PATTERN_TESTS and after is not None and not _ONLY_WILD.fullmatch(after)
@@ -276,6 +273,44 @@ def _find(words: Words) -> Operands:
     ):
         lost += [start and f"{start}/.git" for start in starts or ["."]]
     return Operands(written, tuple(lost), is_recursive=True)
+
+
+def _kills(run: list[Words]) -> bool:
+    """Whether one of the commands, or what it runs (``sudo rm``), destroys what it is given."""
+    for block in run:
+        run += (each.words for each in look_through(block).inner if len(run) < _MOST_RUN)
+    return not KILLERS.isdisjoint((block[0] or "").rpartition("/")[2] for block in run if block)
+
+
+_FD_RUNS = re.compile(r"(?:-[HIuaslipLF0]*[xX]|--exec(?:-batch)?(?:=|\Z))(.*)", re.DOTALL)
+_FD_VALUES = (
+    "-d --max-depth --min-depth --exact-depth -E --exclude -t --type -e --extension -S --size -o"
+    " --owner -c --color -j --threads --changed-within --changed-before --max-results --batch-size"
+    " --ignore-file --format --path-separator --and --search-path --base-directory -C"
+)
+
+
+def _fd(words: Words) -> Operands:
+    """``fd -x rm`` destroys below its starts, unless a pattern or an ending narrows it."""
+    runs = (
+        (at, found[1]) for at, word in enumerate(words) if (found := _FD_RUNS.match(word or ""))
+    )
+    at, first = next(runs, (len(words), ""))
+    if not _kills([(*filter(None, (first,)), *words[at + 1 :])]):
+        return Operands(perhaps=perhaps_of(("fd", *words)))
+    tests = words[:at]
+    pattern, *starts = plain_words(tests, _FD_VALUES) or ("",)
+    starts += possible_values(tests, "--search-path", "--base-directory")
+    plain = None if pattern is None else re.sub(r"[\\^$]", "", pattern)
+    narrowed = has(tests, "e", "--extension") or not (plain is None or _ONLY_WILD.fullmatch(plain))
+    lost = [
+        start
+        for start in starts or ["."]
+        if not narrowed or start is None or start.startswith(("/", "~", ".."))
+    ]
+    if plain and plain.casefold() in ".git" and has(tests, "Hu", "--hidden", "--unrestricted"):
+        lost += [start and f"{start}/.git" for start in starts or ["."]]
+    return Operands((), tuple(lost), is_recursive=True)
 
 
 def _finds_git(test: str | None, pattern: str | None) -> bool:
@@ -295,6 +330,7 @@ _SPECIAL: dict[str, Callable[[Words], Operands]] = {
     "sed": _in_place, "perl": _in_place, "ruby": _in_place, "mkfs": _make_file_system,
     "tar": _unpack, "bsdtar": _unpack, "unzip": _unpack,
     "wipefs": _make_file_system, "blkdiscard": _make_file_system, "find": _find,
+    "gfind": _find, "fd": _fd, "fdfind": _fd,
 }  # fmt: skip
 # programs that write all their operands -> their options that take a value
 _ALL = {

@@ -73,6 +73,10 @@ DESTRUCTIVE = [
     "git rm -r --cached --no-cached .", "git clean -fdx -enode_modules", "git clean -fdx -e -n",
     "git clean -nf --no-dry-run", "git -c clean.requireForce=false clean -dx", "r`true`m -rf .",
     'bash <<< "r`:`m -rf ."', "rm -rf .{a..h}it", "rm -rf .g{i..i}t", "rm -rf ../{a..z}ork",
+    "fd -x rm", "fd -X rm -rf", "fd -HIx rm {}", "fd . sub/.. --exec-batch sudo rm", "fd --exec=rm -rf",
+    "fdfind . / -X rm", "fd -t f --min-depth 1 -x rm ';' -H", "fd -e pyc . ~ -x rm", "fd | xargs rm",
+    "fd -0 -tf . | xargs -0 rm -f", "fd | parallel rm", "fd -H '^\\.git$' -X rm -rf", "fd -u git sub -x rm -r",
+    "fd --search-path /etc conf -X rm", "gfind . -delete", "find . | parallel rm",
     "find . -exec sudo rm -rf {} +", "find . -exec nice -n 5 env A=b rm {} ';'",
 ]  # fmt: skip
 HARMLESS = [
@@ -84,6 +88,8 @@ HARMLESS = [
     "cd sub && rm -rf build", "git push --force", "rsync -a a/ b/", "cat .git/config", "rm -rf $HOME/x/y",
     "rm -rf ~+/sub", "rm -rf sub~", "rm -rf sub/~+",
     "HOME=/tmp/x make; rm -rf build", "find . -name '*.orig' | xargs rm", "find sub -type f | xargs rm",
+    "fd -e pyc -x rm", "fd -ext", "fd '\\.pyc$' -X rm", "fd . sub -x rm", "fd . -t f", "fd -x grep rm",
+    "fd --extension=o . -X rm", "fd foo | xargs rm", "fd git -x rm",
     'find . -type f | wc -l; rm "$f"', "rm $(find . -name '*.o')", "rm -rf sub/../build", "rm -rf */build",
     "find . -type f | xargs wc -l", "find sub -name .git -prune -o -name '*.pyc' -delete",
     "find sub -not -path '*/.git/*' -name '*.o' -delete", "find . -name '.gitkeep' -delete",
