@@ -24,6 +24,7 @@ from agentcli.policy.decision import Answer, CallFacts, CallPlace, Effect
 
 if TYPE_CHECKING:
     from agentcli.domain.extensions.hooks import HookVerdict
+    from agentcli.domain.tool_ports import SessionState
     from agentcli.engine.background.launch import Launch
     from agentcli.policy.decision import Decision, Policy, Rule
 
@@ -60,6 +61,36 @@ class ShellPlaces:
         """That of a command with these arguments."""
         is_inside = self.inside.policy.has_boundary and arguments.get("access") != "outside"
         return self.inside if is_inside else self.outside
+
+
+class ShellAt:
+    """The state of the session, with its shells in ``cwd``; satisfies ``SessionState``.
+
+    What was approved in one directory is not done in another (BG-8), and what may leave the sandbox
+    by its ``access`` has no variables that commands inside have set since (SEC-15).
+    """
+
+    def __init__(self, state: SessionState, cwd: str, access: object = None) -> None:
+        self._state = state
+        self._cwd = cwd
+        self._foreign = "inside" if access is Access.NETWORK else ""
+
+    async def get(self, key: str) -> Any:
+        """The value, or ``None``."""
+        value = await self._state.get(key)
+        if key != SHELL:
+            return value
+        known = {**value, self._foreign: {}} if isinstance(value, dict) else {}
+        fresh: dict[str, Any] = {"set": {}, "unset": []}
+        at = {"cwd": self._cwd}
+        return {
+            domain: {**fresh, **known.get(domain, {}), **at} for domain in ("inside", "outside")
+        }
+
+    async def set(self, key: str, value: Any) -> None:
+        """Store ``value``; a planned run does not move the session's shell."""
+        if key != SHELL:
+            await self._state.set(key, value)
 
 
 @mutable

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from agentcli.domain.background import (
     HEARTBEAT_S,
@@ -42,7 +42,6 @@ from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice, SubAgentEvent
 from agentcli.domain.ports import EndRecorded, QueuedInput
-from agentcli.domain.tool_ports import SessionState
 from agentcli.domain.tools import PortMissing, ToolContext, ToolOutput, context_for
 from agentcli.domain.values import mutable
 from agentcli.engine.background.launch import Launch, check_launch
@@ -55,7 +54,7 @@ from agentcli.engine.background.run import (
     quoted,
     said,
 )
-from agentcli.engine.jobs import SHELL
+from agentcli.engine.jobs import ShellAt
 from agentcli.engine.parts import SessionParts
 
 POLL_S = 0.25
@@ -389,7 +388,8 @@ class BackgroundRuns:
             if name in given:
                 return given[name]
             found = parts.port(name, self._pass_on, unattended=True, ask=asker)
-            return ShellAt(parts.state, shell_at) if shell_at and name == "state" else found
+            is_planned = shell_at and name == "state"
+            return ShellAt(parts.state, shell_at, given.get("access")) if is_planned else found
 
         try:
             ctx = context_for(launch.tool, call, port)
@@ -670,31 +670,3 @@ class Watch:
         for unrecorded in tuple(self._unrecorded):  # a cancellation leaves the others
             self._unrecorded.remove(unrecorded)
             await self.record(*unrecorded)
-
-
-class ShellAt:
-    """The state of the session, with its shells in ``cwd``; satisfies ``SessionState``.
-
-    What was approved in one directory is not done in another (BG-8).
-    """
-
-    def __init__(self, state: SessionState, cwd: str) -> None:
-        self._state = state
-        self._cwd = cwd
-
-    async def get(self, key: str) -> Any:
-        """The value, or ``None``."""
-        value = await self._state.get(key)
-        if key != SHELL:
-            return value
-        known = value if isinstance(value, dict) else {}
-        fresh: dict[str, Any] = {"set": {}, "unset": []}
-        at = {"cwd": self._cwd}
-        return {
-            domain: {**fresh, **known.get(domain, {}), **at} for domain in ("inside", "outside")
-        }
-
-    async def set(self, key: str, value: Any) -> None:
-        """Store ``value``; a planned run does not move the session's shell."""
-        if key != SHELL:
-            await self._state.set(key, value)

@@ -28,6 +28,8 @@ from agentcli.domain.messages import ToolResult, user_text
 from agentcli.domain.ports import PermissionMode, Verdict
 from agentcli.engine.background.runs import BackgroundRuns
 from agentcli.engine.background.scheduler import RETRY_S, SessionScheduler
+from agentcli.engine.jobs import SHELL
+from agentcli.process.shell import ShellState, ShellStates
 from agentcli.store.tasks import read_registry
 from tests.app.background import User, ended, in_session, options, settings_for
 from tests.support.cli import agent_env
@@ -317,6 +319,31 @@ def test_what_was_to_run_in_the_sandbox_does_not_start_without_one(
         assert run.state is TaskState.SUCCEEDED and made.exists()
 
     timed(model_server, tmp_path, body)
+
+
+@pytest.mark.spec("BG-8", "SEC-15")
+def test_what_is_to_leave_the_sandbox_later_has_nothing_that_was_set_inside_since(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    needs("bwrap")
+
+    async def body(kept: Kept) -> None:
+        assert kept.session.sandbox is not None
+        kept.session.sandbox.switch(on=True)
+        kept.session.set_mode(PermissionMode.AUTO)
+        for access in (None, "network", "outside"):
+            arguments = {"command": f"echo $BY > by-{access}", "access": access}
+            wish = SpawnWish("bash", arguments, schedule=MINUTELY)
+            await kept.background.spawn(wish)
+        inside, outside = (ShellState(variables={"BY": by}) for by in ("inside", "user"))
+        state = kept.background.services.parts.state
+        await state.set(SHELL, ShellStates(inside, outside).to_json())
+        await kept.tick(kept.clock.now + 60)
+        await kept.begun()
+
+    timed(model_server, tmp_path, body)
+    said = {each.name: each.read_text() for each in tmp_path.glob("by-*")}
+    assert said == {"by-None": "inside\n", "by-network": "\n", "by-outside": "user\n"}
 
 
 @pytest.mark.spec("BG-8")
