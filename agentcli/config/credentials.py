@@ -287,6 +287,7 @@ class KeyringCall:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env=_environment(),
                 start_new_session=True,
             )
         except OSError as error:
@@ -314,6 +315,15 @@ class KeyringCall:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, where ``PYTHONPATH`` leads to no working directory (SEC-19)."""
+    named = map(Path, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    here = Path(os.path.realpath("."))
+    kept = (p for p in named if p.is_absolute())
+    kept = (p for p in kept if not Path(os.path.realpath(p)).is_relative_to(here))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, kept))}
 
 
 def _key_in(out: bytes) -> str:

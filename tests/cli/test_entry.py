@@ -101,3 +101,29 @@ def test_nothing_is_imported_from_the_working_directory(
     assert done.returncode == 0, done.stderr
     assert "from the repository" not in done.stdout + done.stderr
     assert "there is no plugin 'evil'" in done.stderr
+
+
+@pytest.mark.spec("SEC-2", "SEC-19")
+def test_the_process_that_asks_the_keyring_imports_nothing_from_there_either(
+    tmp_path: Path,
+) -> None:
+    work, ran = tmp_path / "work", tmp_path / "ran"
+    (work / "lib").mkdir(parents=True)
+    (tmp_path / "theirs").mkdir()
+    for name in ("json", "keyring"):
+        (work / f"lib/{name}.py").write_text(f"open({str(ran)!r}, 'w')\nraise SystemExit(9)\n")
+    (tmp_path / "theirs/keyring.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'asked')!r}).touch()\n"
+    )
+    path = f"{work}/lib:{tmp_path}/theirs"
+    env = agent_env(AGENTCLI_HOME=str(tmp_path / "home"), PYTHONPATH=path)
+    script = "from agentcli.cli.entry import main; main()"
+    subprocess.run(
+        [sys.executable, "-P", "-c", script, "doctor"],
+        cwd=work,
+        env=env,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert (tmp_path / "asked").exists() and not ran.exists()
