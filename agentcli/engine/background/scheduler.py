@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -316,11 +317,20 @@ class SessionScheduler:
         return ShellPlaces.seen(await parts.state.get(SHELL), parts.workspace, parts.policy)
 
     async def _has_place(self, schedule: Schedule) -> bool:
-        """Whether the directory that its command was planned in is still there."""
-        sandbox, place = self._services.parts.sandbox, Path(schedule.cwd)
-        if sandbox is not None and (await sandbox.begin()).is_on:
+        """Whether the directory that its command was planned in is still there.
+
+        Outside, where others may have put a link in its place: whether it is that one (SEC-5).
+        """
+        parts, place = self._services.parts, Path(schedule.cwd)
+        if not schedule.cwd or place == self._workspace.cwd:
+            return not schedule.cwd or await asyncio.to_thread(place.is_dir)
+        sandbox = parts.sandbox
+        is_limited = sandbox is not None and (await sandbox.begin()).is_on
+        if sandbox is not None and is_limited and schedule.arguments.get("access") != "outside":
             place = sandbox.on_machine(place)
-        return not schedule.cwd or await asyncio.to_thread(place.is_dir)
+        elif is_limited and await asyncio.to_thread(os.path.realpath, place) != str(place):
+            return False
+        return await asyncio.to_thread(place.is_dir)
 
     # --- notices ---------------------------------------------------------------------------
 

@@ -346,6 +346,32 @@ def test_what_is_to_leave_the_sandbox_later_has_nothing_that_was_set_inside_sinc
     assert said == {"by-None": "inside\n", "by-network": "\n", "by-outside": "user\n"}
 
 
+@pytest.mark.spec("BG-8", "SEC-5")
+def test_what_is_to_run_outside_does_not_start_where_its_directory_has_become_a_link(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    needs("bwrap")
+
+    async def body(kept: Kept) -> None:
+        planned = tmp_path / "planned"
+        planned.mkdir()
+        assert kept.session.sandbox is not None
+        kept.session.sandbox.switch(on=True)
+        kept.session.set_mode(PermissionMode.AUTO)
+        await kept.session.run_command("cd planned", CancelToken(), lambda _: None)
+        arguments = {"command": "touch here", "access": "outside"}
+        await kept.background.spawn(SpawnWish("bash", arguments, schedule=MINUTELY))
+        await kept.tick(NOON + 60)
+        await kept.begun()
+        assert (planned / "here").exists()
+        planned.rename(tmp_path / "moved")
+        planned.symlink_to("moved")
+        await kept.tick(NOON + 120)
+        assert len(kept.background.tasks()) == 1 and "is gone" in kept.notices[-1]
+
+    timed(model_server, tmp_path, body)
+
+
 @pytest.mark.spec("BG-8")
 def test_a_wrong_schedule_is_refused_before_anybody_is_asked(
     model_server: ModelServer, tmp_path: Path
