@@ -44,10 +44,13 @@ GivenServers = tuple[str, Mapping[str, Any]]
 """Where servers of the start come from, and the parsed file."""
 EDITOR = "the editor"
 _MAX_KEPT_BYTES = 8_000_000
-# words that are a path whatever program gets them, and programs whose first word is a file
+# words that are a path whatever program gets them; of a line, what a file's name comes behind: an
+# interpreter and its options that take no word
 _PATH = re.compile(r"(--?[\w-]+=)?(\.\.?(?:/.*)?)", re.DOTALL)
-_READS_FILE = re.compile(r"(?:python|pypy)[\d.]*|node|nodejs|ruby|perl|php|lua|(?:ba|da|z|k)?sh")
-_FLAGS = re.compile(r"-[BEIOPSbqsu]+")  # of Python, with no word of their own
+_BEFORE_FILE = re.compile(
+    r"(?:[^\0]*/)?(?:(?:python|pypy)[\d.]*|node|nodejs|ruby|perl|php|lua|(?:ba|da|z|k)?sh)"
+    r"(?:\0-[BEIOPSbqsu]+)*\0(?![-~]|\Z)"
+)
 
 
 @frozen
@@ -167,14 +170,13 @@ def _at_home(server: McpServer, settings: Settings, place: ServerPlace) -> McpSe
     if server.is_remote:
         return server
     base = place.variables["AGENTCLI_PROJECT_DIR"]
-    command, args = server.command, [_path_in(base, word) for word in server.args]
-    name = command.rpartition("/")[2]
-    first = next((at for at, word in enumerate(args) if not _FLAGS.fullmatch(word)), None)
-    if first is not None and _READS_FILE.fullmatch(name) and args[first][:1] not in {"-", "~"}:
-        args[first] = os.path.join(base, args[first])  # noqa: PTH118 - a text, as it is written
-    if "/" in command and not command.startswith("~"):
-        command = os.path.join(base, command)  # noqa: PTH118
-    return replace(server, command=command, args=tuple(args), cwd=_home(settings))
+    words = [server.command, *(_path_in(base, word) for word in server.args)]
+    files = [0] if "/" in server.command and not server.command.startswith("~") else []
+    if before := _BEFORE_FILE.match("\0".join(words)):
+        files.append(before[0].count("\0"))
+    for at in files:
+        words[at] = os.path.join(base, words[at])  # noqa: PTH118 - a text, as it is written
+    return replace(server, command=words[0], args=tuple(words[1:]), cwd=_home(settings))
 
 
 def _path_in(base: str, word: str) -> str:
