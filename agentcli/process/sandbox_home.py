@@ -328,7 +328,7 @@ def _programs(directory: str, where: tuple[Path, ...], writable: tuple[Path, ...
     if real in _SYSTEM_PROGRAMS:
         return
     if _leads_through(directory, real, writable):
-        for base in _pythons(real.rpartition("/")[0]):  # whoever says so, there must be one
+        for base in _pythons(real.rpartition("/")[0]):  # anyone may say so: there must be one
             if glob.glob(f"{glob.escape(base)}/lib/python3*/os.py"):  # noqa: PTH207 - texts
                 yield from (f"{base}/bin", f"{base}/lib")
         return

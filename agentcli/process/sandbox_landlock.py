@@ -222,7 +222,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _libc() -> ctypes.CDLL:
-    if not _loaded:  # each time anew it would take most of the time of a rule
+    if not _loaded:  # loading it for each rule would take most of that time
         _loaded.append(ctypes.CDLL(None, use_errno=True))
     return _loaded[0]
 
