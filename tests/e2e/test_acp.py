@@ -820,6 +820,7 @@ def test_an_approval_tells_an_editor_what_no_diff_of_its_own_shows(
         assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("ACP-1", "UI-7")
 @pytest.mark.parametrize(
     "outcome",

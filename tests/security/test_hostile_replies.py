@@ -57,6 +57,7 @@ ODD: dict[str, tuple[str, list[Json]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-13", "STR-8")
 @pytest.mark.parametrize("odd", ODD)
 def test_a_value_of_an_impossible_type_is_a_garbled_reply(work: Path, odd: str) -> None:

@@ -124,8 +124,15 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
 )
 
 
+LONG = {"options that cut", "a deep name"}  # seconds each, though their time grows with the length
+
+
 @pytest.mark.parametrize(
-    ("work", "start", "piece", "end"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+    ("work", "start", "piece", "end"),
+    [
+        pytest.param(*row, id=name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name, *row in ROWS
+    ],
 )
 def test_the_time_grows_with_the_length(
     work: Callable[[str], object], start: str, piece: str, end: str

@@ -38,6 +38,7 @@ def ran(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ran
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-2", "SEC-1")
 @pytest.mark.parametrize("where", ["work", "work/sub", "link"])
 @pytest.mark.parametrize("sandbox", ["auto", "off"])

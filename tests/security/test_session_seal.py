@@ -239,6 +239,7 @@ def test_what_this_home_wrote_holds_after_a_move_a_fork_and_a_repair(
         assert not is_kept and "the state of its shell" in done.stderr, (args, done.stderr)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("code", ["TRIGGER t AFTER UPDATE ON session BEGIN SELECT 1; END",
                                   "VIEW v AS SELECT 1"])  # fmt: skip
 def test_a_file_with_code_of_its_own_is_not_opened(

@@ -16,6 +16,7 @@ from tests.support.wire_facts import facts_of
 KEY = "sk-ant-7Qw2Lk9Xz4Pv8Nb1Mt6Rj3"
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-8")
 @pytest.mark.parametrize("place", ["keyring", "file"])
 def test_no_command_has_a_stored_key_under_another_name(tmp_path: Path, place: str) -> None:
@@ -36,6 +37,7 @@ def test_no_command_has_a_stored_key_under_another_name(tmp_path: Path, place: s
     assert KEY not in told.read_text()
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-9")
 @pytest.mark.parametrize("more", [(), ("--input-format", "stream-json")])
 def test_a_first_prompt_with_the_key_of_the_keyring_is_stored_without_it(
