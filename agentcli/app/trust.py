@@ -160,6 +160,7 @@ def contained_hooks(
         is_found_out,
         may_run_from,
         run_the_directory,
+        runs_what_it_reads,
     )
 
     root = project_root(cwd)
@@ -173,6 +174,7 @@ def contained_hooks(
         if scripts:  # what was compiled beside them is not what the user has seen
             hook = replace(hook, variables=(*hook.variables, ("PYTHONPYCACHEPREFIX", os.devnull)))
         is_safe, is_open = finds_modules(hook, root, cwd)
+        is_open = is_open or runs_what_it_reads(scripts, root)
         if is_safe:
             hook = replace(hook, variables=(*hook.variables, ("PYTHONSAFEPATH", "1")))
         names_all = is_trusted and scripts and not is_found_out(hook, root, cwd)

@@ -28,6 +28,7 @@ from typing import Any
 from agentcli.config.toml_file import locate
 from agentcli.domain.extensions.checks import is_chosen_there
 from agentcli.domain.extensions.hooks import HookConfig, HookEvent
+from agentcli.domain.said import files_said, scripts_said
 from agentcli.domain.sandbox import has_obeyed
 from agentcli.domain.worktrees import filled_by_others, lies_in
 
@@ -107,6 +108,13 @@ _PREFIXES = frozenset(
 )  # fmt: skip
 _PLAIN_OPTION = re.compile(r"-[npck]|-\d+|-[oei][0L]|\d+(?:\.\d+)?[smhd]?")
 _SHELL = re.compile(r"(?:ba|da|z|k)?sh")
+# what runs a text that it is given as code
+_RUNS_TEXTS = re.compile(
+    r"\beval\b|(?<![\w.])exec\w*[ \t]*\(|\bsystem[ \t(]|(?<![\w.])compile[ \t]*\(|\bvm\b"
+    rf"|\|[ \t]*(?:\S*/)?(?:{_SHELL.pattern}|python[\d.]*|node|perl|ruby)\b(?![ \t]+-\w*[ce])"
+    r"|sh[ \t][^\n<]{0,200}<|\b(?:awk|sed|jq|bc)\b[^\n]{0,500}[ \t](?:-\w*f|--f\w+)"
+    r"|\bsubprocess\b|\bos\.(?:system|popen|exec|spawn)|\bchild_process\b|\bFunction[ \t]*\("
+)
 # what a shell script is given to read as one
 _GIVEN = re.compile(rf"(?m)(?:^|[\s;&|(`])(?:\.|source|{_SHELL.pattern})[ \t]+([^\n;&|]{{1,500}})")
 _SAID = re.compile(r"[\w.-]+")
@@ -205,6 +213,22 @@ def run_the_directory(scripts: Iterable[Path]) -> bool:
         for text in texts
     )
     return is_long or len(texts) >= _MAX_NAMED or any(map(_CALLS_ONE.search, texts))
+
+
+def runs_what_it_reads(scripts: Sequence[Path], root: Path) -> bool:
+    """Whether one runs texts as code, and says files of ``root`` that anybody may edit."""
+    top = os.path.realpath(root)
+    for script in scripts:
+        text = _text_of(script)
+        if not _RUNS_TEXTS.search(text):
+            continue
+        said = files_said(os.fsencode(text), dict.fromkeys((str(script.parent), top)))
+        for place in (
+            Path(each) for path, _ in said for each in _places(path, ("/",), top, os.path.isfile)
+        ):
+            if place not in scripts and not _is_protected(place, top):
+                return True
+    return False
 
 
 def is_found_out(hook: HookConfig, root: Path, cwd: Path) -> bool:
@@ -427,7 +451,9 @@ def _add_named(script: Path, top: str, found: dict[Path, None], depth: int = 3) 
     text, bases = _text_of(script), (str(script.parent), top)
     named = (word.lstrip("/") for word in _named_in(text)[:_MAX_NAMED])
     places = (each for word in named for each in _places(word, bases, top, os.path.isfile))
-    for place in (*places, *_taken_from_beside(script, text)):
+    said = scripts_said(os.fsencode(text), dict.fromkeys(bases), _SCRIPT)
+    run = (each for path in said for each in _places(path, bases, top, os.path.isfile))
+    for place in (*places, *_taken_from_beside(script, text), *run):
         if Path(place) not in found and len(found) < _MAX_NAMED:
             found[Path(place)] = None
             if depth:

@@ -9,12 +9,13 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
 from agentcli.domain.files import read_start
+from agentcli.domain.said import scripts_said
 from agentcli.domain.worktrees import GITDIR, link_in
 from agentcli.process.set_aside import held_at
 
@@ -62,17 +63,6 @@ _MANAGERS = (
     (b"devenv", ("devenv.nix", "devenv.yaml")),
     (b"devbox", ("devbox.json",)),
 )  # fmt: skip
-_WORD = re.compile(rb"[\w.@+-]+")
-_OF_SHELL = rb"(?:^|[\s;&|({`\"'/])"
-# what a shell reads as its own, to the end of the line
-_SOURCES = re.compile(_OF_SHELL + rb"(?:\.|source)[ \t]+([^\n]+)")
-# what an interpreter is told to run: its first word, and the rest of the line
-_STARTS = re.compile(
-    _OF_SHELL + rb"(?:(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+"
-    rb"((?:-\S*[ \t]+)*(?:[^\s$]*\$\([^)\n]*\)\S*|\S+))([^\n]*)"
-)
-_MOST_STARTS = 100  # directories that a script may go to
-_MOST_LISTED = 5_000  # names of one of them
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|env)\Z")
 # git-merge(1): "merge strategies"; of another name git runs a program
 _STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
@@ -265,62 +255,11 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
     for manager, names in _MANAGERS:
         if manager in script:
             yield from (joined(tree, name) for name in names)
-    if not (script := script[:_MAX_HOOK_BYTES]):
-        return
-    is_said = _said_in(script)
-    starts = [
-        b" ".join((first, *(word for word in rest.split() if b"." not in word)))
-        for first, rest in _STARTS.findall(script)
-    ]
-    is_started = _said_in(b"\n".join((*_SOURCES.findall(script), *starts)))
-    seen, waiting = set[str](), [tree, own] if own else [tree]
-    for base in waiting:  # "cd tools && ./run.sh", "$tools/run.sh"
-        is_all = _runs_all_of(os.path.basename(base), script)  # noqa: PTH119 - a text
-        for name in _names_in(base, script):
-            is_named = is_said(name)
-            if not (is_named or is_all) or (path := f"{base}/{name}") in seen:
-                continue
-            seen.add(path)
-            if os.path.isdir(path):  # noqa: PTH112 - a text
-                waiting += [path] if is_named and len(waiting) < _MOST_STARTS else []
-                continue
-            place = joined(base, name)
-            is_script = is_named and (_SCRIPT.search(place) or is_started(name))
-            if place.startswith(f"{tree}/") and (is_script or os.access(place, os.X_OK)):
-                yield place
-
-
-def _said_in(text: bytes) -> Callable[[str], bool]:
-    """Whether a name stands in ``text``, also with quotes and escapes in it."""
-    plain = text.translate(None, b"\\\"'")
-    words = frozenset((*_WORD.findall(text), *_WORD.findall(plain)))
-
-    def is_said(name: str) -> bool:
-        said = os.fsencode(name)
-        return said in words or (not _WORD.fullmatch(said) and said in plain)
-
-    return is_said
-
-
-def _runs_all_of(directory: str, script: bytes) -> bool:
-    """Whether ``script`` names what is in it by a pattern, a variable or as a whole."""
-    name = re.escape(os.fsencode(directory))
-    return bool(re.search(rb"(?<![\w.@+-])" + name + rb"[\"']?/[\"']?[*$`]", script)) or bool(
-        re.search(rb"run-parts[ \t][^\n]*(?<![\w.@+-])" + name + rb"(?![\w.@+-])", script)
-    )
-
-
-def _names_in(directory: str, script: bytes) -> list[str]:
-    """Those there, or in a crowd those of ``script`` that may be there."""
-    try:
-        with os.scandir(directory) as entries:
-            names = [entry.name for entry in islice(entries, _MOST_LISTED)]
-    except OSError:
-        return []
-    if len(names) < _MOST_LISTED:
-        return sorted(names)
-    words = dict.fromkeys(map(os.fsdecode, _WORD.findall(script)))
-    return [word for word in words if os.path.lexists(f"{directory}/{word}")]
+    bases = [tree, own] if own else [tree]
+    for path in scripts_said(script[:_MAX_HOOK_BYTES], bases, _SCRIPT):
+        place = os.path.realpath(path)
+        if place.startswith(f"{tree}/"):
+            yield place
 
 
 def _words(value: str) -> list[str]:

@@ -105,3 +105,49 @@ def test_a_hook_whose_program_is_found_out_as_it_runs_frees_no_call(tmp_path: Pa
     write(work, ".agents/config.toml", f"[[hooks.PreToolUse]]\ncommand = '{command}'\n")
     trust(work)
     assert not escapes(work, mark)
+
+
+RUNS = "#!/bin/sh\necho '" + ALLOW + "'\n"
+SAID = {
+    "no ending": (". tools/rules", "tools/rules"),
+    "another ending": (". tools/rules.inc", "tools/rules.inc"),
+    "given": ("sh tools/rules", "tools/rules"),
+    "a program": ("tools/tell", "tools/tell"),
+    "gone to": ("cd tools\n. ./rules.sh", "tools/rules.sh"),
+    "up and down": ('cd "$(dirname "$0")/../../tools"\n. ./rules.sh', "tools/rules.sh"),
+    "a space": (". 'my tools/rules.sh'", "my tools/rules.sh"),
+    "a colon": (". tools/a:b.sh", "tools/a:b.sh"),
+    "a pattern": ('for each in tools/*; do . "$each"; done', "tools/rules"),
+    "a text": ('eval "$(cat tools/rules.txt)"', "tools/rules.txt"),
+    "a pipe": ("cat tools/rules.txt | sh", "tools/rules.txt"),
+    "a redirection": ("sh < tools/rules.txt", "tools/rules.txt"),
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.spec("SEC-17", "SEC-3")
+@pytest.mark.parametrize("case", SAID)
+def test_what_a_hooks_script_runs_from_elsewhere_frees_no_call(tmp_path: Path, case: str) -> None:
+    work, mark = tmp_path / "work", tmp_path / "escaped"
+    text, file = SAID[case]
+    (work / ".git").mkdir(parents=True)
+    write(work, ".claude/hooks/guard.sh", f"{text}\n")
+    write(work, file, "").chmod(0o755 if case == "a program" else 0o644)
+    hook = '[[hooks.PreToolUse]]\ncommand = "sh .claude/hooks/guard.sh"\n'
+    write(work, ".agents/config.toml", hook)
+    trust(work)
+    edit = call("write_file", {"path": file, "content": RUNS})
+    assert not escapes(work, mark, call("read_file", {"path": file}), edit)
+
+
+@pytest.mark.spec("SEC-17")
+def test_a_hook_that_only_says_a_file_frees_calls(tmp_path: Path) -> None:
+    work, mark = tmp_path / "work", tmp_path / "escaped"
+    (work / ".git").mkdir(parents=True)
+    said = f"cat | python3 -c 'pass'\n: README.md\necho '{ALLOW}'\n"
+    write(work, ".claude/hooks/guard.sh", said)
+    write(work, "README.md", "")
+    hook = '[[hooks.PreToolUse]]\ncommand = "sh .claude/hooks/guard.sh"\n'
+    write(work, ".agents/config.toml", hook)
+    trust(work)
+    assert escapes(work, mark)
