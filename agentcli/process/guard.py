@@ -405,7 +405,7 @@ def _outlive(guard: int) -> None:
         if handle > _STDERR:  # what the command alone is to hold open
             os.closerange(handle, handle + 1)  # the one that was listed has gone already
     prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
-    signal.signal(signal.SIGCONT, lambda *_: os.kill(guard, signal.SIGCONT))
+    signal.signal(signal.SIGCONT, lambda *_: send_signal([guard], signal.SIGCONT))
     _, status = os.waitpid(guard, 0)
     signal.signal(signal.SIGCONT, signal.SIG_DFL)
     give_up = time.monotonic() + _ORPHANS_GIVE_UP_S
