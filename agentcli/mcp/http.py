@@ -43,6 +43,7 @@ MIN_RETRY_S, MAX_RETRY_S = 0.1, 30.0
 NOTICE_S = 30.0
 DELETE_S = 2.0
 AHEAD_MESSAGES = 64
+LARGE_BYTES = 256 * 1024
 MAX_TELLING = 16
 # after so many events others have a turn: a small packed piece holds very many (SEC-13)
 EVENTS_TOGETHER = 64
@@ -136,6 +137,7 @@ class _Remote:
         """See ``ServerChannel``."""
         while (line := await self._came.get()) is not None:
             yield line
+            self._came.task_done()
 
     async def ended(self) -> str:
         """See ``ServerChannel``."""
@@ -204,22 +206,44 @@ class _Remote:
                 yield answer
                 return
 
-    async def _message(self, event: SseEvent) -> Any:
-        """What the event says; ``None`` if that is no message. A lost answer is an error of it."""
-        self._events_read += 1
-        if not self._events_read % EVENTS_TOGETHER:
-            await asyncio.sleep(0)
-        if event.event != "message" or not event.data:
-            return None
-        data = event.data.encode()
-        try:
-            return _json(data)
-        except McpError as error:
-            number, asks = beginning_of(data)
-            return None if asks or number is None else self._failed(number, error)
+    async def _took_all(self, events: list[SseEvent], number: Any = None) -> bool:
+        """Whether one of the events answers ``number``; those before it are taken, too.
 
-    async def _take(self, message: Any) -> None:
-        await self._came.put(encode({k: v for k, v in message.items() if k != "jsonrpc"}))
+        Each is given up as it is taken: with its copies a large one is many times its size.
+        """
+        events.reverse()
+        while events:
+            self._events_read += 1
+            if not self._events_read % EVENTS_TOGETHER:
+                await asyncio.sleep(0)
+            event = events.pop()
+            data = event.data.encode() if event.event == "message" else b""
+            del event
+            if data and await self._took(data, number):
+                return True
+        return False
+
+    async def _took(self, data: bytes, number: Any) -> bool:
+        """Take the messages in ``data``; whether they answer ``number``."""
+        try:
+            lines, answers = _lines(data, number)
+        except McpError as error:  # a lost answer is an error of it
+            lost, asks = beginning_of(data)
+            if asks or lost is None:
+                return False
+            lines, answers = [encode(self._failed(lost, error))], lost == number
+        for line in lines:
+            await self._put(line)
+        return answers
+
+    async def _take(self, message: dict[str, Any]) -> None:
+        await self._put(encode(message))
+
+    async def _put(self, line: bytes) -> None:
+        """Let it be served; nothing more is read before a large one has been (SEC-13)."""
+        await self._came.put(line)
+        if len(line) > LARGE_BYTES:
+            await self._came.join()
 
     async def _fail(self, number: Any, error: Exception) -> None:
         await self._take(self._failed(number, error))
@@ -316,14 +340,13 @@ class _Http(_Remote):
         if is_success and kind == "text/event-stream":
             return await self._events(answer, number)
         body = await answer.whole()
-        found = _json(body)
-        if isinstance(found, dict) and not is_success and isinstance(found.get("error"), dict):
+        found = None if is_success else _json(body)
+        if isinstance(found, dict) and isinstance(found.get("error"), dict):
             await self._take({"id": number, "error": found["error"]})
-        elif found is not None and is_success:
-            for each in found if isinstance(found, list) else [found]:
-                if isinstance(each, dict):
-                    await self._take(each)
-            if not _answers(found, number):
+        elif is_success and (taken := _lines(body, number)) != ([], False):
+            for line in taken[0]:
+                await self._put(line)
+            if not taken[1]:
                 raise McpError("the server's answer is to another request")
         elif answer.status == _NOT_FOUND and self._session and message["method"] != "initialize":
             raise SessionLost("the server has forgotten its session")
@@ -339,23 +362,14 @@ class _Http(_Remote):
         async with aclosing(answer.pieces()) as pieces:
             try:
                 async for piece in pieces:
-                    for event in decoder.feed(piece):
-                        if await self._took(event, number):
-                            return None
+                    if await self._took_all(decoder.feed(piece), number):
+                        return None
             except AgentError:
                 if not decoder.last_event_id:
                     raise
         if not decoder.last_event_id or self._is_modern:
             raise McpError("the server ended the answer before it was whole")
         return _Resume(decoder.last_event_id, _retry_s(decoder))
-
-    async def _took(self, event: SseEvent, number: Any) -> bool:
-        """Whether the event answers ``number``."""
-        found = await self._message(event)
-        for each in found if isinstance(found, list) else [found]:
-            if isinstance(each, dict):
-                await self._take(each)
-        return _answers(found, number)
 
     async def _resume(self, resume: _Resume, number: Any) -> None:
         """Get the rest of a stream that was cut."""
@@ -402,8 +416,7 @@ class _Http(_Remote):
                     async with aclosing(answer.pieces()) as pieces:
                         async for piece in pieces:
                             failures = 0
-                            for event in decoder.feed(piece):
-                                await self._took(event, None)
+                            await self._took_all(decoder.feed(piece))
             except LoginRequired:
                 return
             except (AgentError, OSError):
@@ -445,6 +458,19 @@ def _json(body: bytes) -> Any:
         return None
 
 
+def _lines(data: bytes, number: Any) -> tuple[list[bytes], bool]:
+    """The messages in ``data``, one each, and whether they answer ``number``.
+
+    One alone is ``data`` itself. Raises ``McpError`` as ``_json`` does.
+    """
+    found = _json(data)
+    if isinstance(found, dict):
+        return [data], _answers(found, number)
+    several = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    own = ({k: v for k, v in each.items() if k != "jsonrpc"} for each in several)
+    return [encode(each) for each in own], _answers(several, number)
+
+
 def _answers(found: Any, number: Any) -> bool:
     several = found if isinstance(found, list) else [found]
     return any(
@@ -478,8 +504,7 @@ class _Sse(_Remote):
                 decoder = SseDecoder()
                 async with aclosing(answer.pieces()) as pieces:
                     async for piece in pieces:
-                        for event in decoder.feed(piece):
-                            await self._take_event(event)
+                        await self._take_events(decoder.feed(piece))
             self._end("the server ended the stream")
         except (AgentError, OSError) as error:
             self._end(str(error))
@@ -489,14 +514,14 @@ class _Sse(_Remote):
             if not self._post_url.done():
                 self._post_url.set_exception(McpError("the server named no address to write to"))
 
-    async def _take_event(self, event: SseEvent) -> None:
-        if event.event == "endpoint" and not self._post_url.done():
-            url = urljoin(self._url, event.data.strip())
+    async def _take_events(self, events: list[SseEvent]) -> None:
+        named = (each.data for each in events if each.event == "endpoint")
+        if not self._post_url.done() and (address := next(named, None)) is not None:
+            url = urljoin(self._url, address.strip())
             if _origin(url) != _origin(self._url):
                 raise McpError("the server wants to be written to at another address")
             self._post_url.set_result(url)
-        elif isinstance(found := await self._message(event), dict):
-            await self._take(found)
+        await self._took_all(events)
 
     async def send(self, line: bytes) -> None:
         """See ``ServerChannel``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -330,6 +331,30 @@ def test_an_event_beyond_our_bounds_costs_the_answer_that_it_is_and_no_other(
         lost, answer = asyncio.run(ask(reply.url))
     assert '"id":2,"error"' in lost and "nested more than 200 deep" in lost
     assert '"id":1,"result":"whole"' in answer
+
+
+@pytest.mark.spec("MCP-6", "SEC-13")
+def test_nothing_is_read_ahead_of_a_large_message_that_is_not_served_yet() -> None:
+    large = "\U0001f600" + "x" * http.LARGE_BYTES
+    notice = json.dumps({"method": "notifications/message", "params": {"data": large}})
+    came = [f"data: {notice}\n\n".encode()] * 8
+    took = []
+
+    async def ask(url: str) -> None:
+        configured = server("f", {"type": "http", "url": url})
+        async with http_channel(configured, PlainHeaders(configured)) as channel:
+            assert isinstance(channel, http._Http)
+            await channel.send(b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
+            async for line in channel.lines():
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                took.append((line == notice.encode(), channel._came.qsize()))
+                if len(took) == len(came):
+                    return
+
+    with hostile_reply(lambda: came, headers=STREAM) as reply:
+        asyncio.run(ask(reply.url))
+    assert took == [(True, 0)] * len(came)
 
 
 @pytest.mark.spec("MCP-6", "SEC-13")
