@@ -80,6 +80,7 @@ _PAIRS = frozenset(
     }
 )  # fmt: skip
 _OF_HOME = frozenset(tuple(name.casefold().split("/")) for name in HOME_SECRETS)
+_OF_OURS = frozenset((name,) for place, name in _SECRET_PAIRS if place == "agentcli")
 _MAY_BE_SECRET = (
     CREDENTIAL_NAMES
     | _SECRET_DIRECTORIES
@@ -177,17 +178,20 @@ def _credential(path: Path) -> str:
 
 
 def _is_secret_of_home(names: tuple[str, ...]) -> bool:
-    """Whether it is what no command in the sandbox sees of the home directory."""
-    for home in _names_of(os.path.expanduser("~")):  # noqa: PTH111 - never raises
-        below = names[len(home) :]
-        if names[: len(home)] == home and any(below[:end] in _OF_HOME for end in (1, 2, 3, 4)):
-            return True
+    """Whether it is what no command in the sandbox sees of the home directory, or of our own."""
+    ours = os.environ.get("AGENTCLI_HOME", "")
+    for directory, secret in (("~", _OF_HOME), (ours, _OF_OURS if ours else ())):
+        for place in _names_of(os.path.expanduser(directory)):  # noqa: PTH111 - never raises
+            below = names[len(place) :]
+            if names[: len(place)] == place and any(below[:n] in secret for n in (1, 2, 3, 4)):
+                return True
     return False
 
 
 @lru_cache(maxsize=4)
 def _names_of(home: str) -> frozenset[tuple[str, ...]]:
-    return frozenset({_names(Path(home)), _names(real_path(Path(home)))})
+    place = Path(os.path.abspath(home))  # noqa: PTH100 - no link is followed
+    return frozenset({_names(place), _names(real_path(place))})
 
 
 def _is_credential(names: Sequence[str]) -> bool:

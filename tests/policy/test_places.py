@@ -251,3 +251,23 @@ def test_what_the_sandbox_hides_of_a_home_is_read_and_written_by_asking_alone(
         assert list(credentials_below(home)) == [home / ".kaggle"]
         for path in (home / ".config", home / "src/.wrangler/state", tmp_path / ".kaggle"):
             assert not credential_place((path,)), path
+
+
+@pytest.mark.spec("SEC-3", "SEC-9")
+def test_our_own_keys_are_read_by_asking_alone_wherever_our_directory_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "cache/of-agents"
+    own.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(own)
+    (own / "seal.key").touch()
+    for name in ("credentials.json", "seal.key", "mcp-logins/x.json", "mcp.json"):
+        assert not credential_place((tmp_path / "other" / name,))
+        for named in (own, tmp_path / "link"):
+            monkeypatch.setenv("AGENTCLI_HOME", str(named))
+            assert credential_place((own / name, tmp_path / "a")), name
+            assert credential_place((tmp_path / "link" / name,)), name
+    assert list(credentials_below(tmp_path / "cache")) == [own / "seal.key"]
+    assert not credential_place(
+        (own / "config.toml", own / "deeper/mcp.json", tmp_path / "mcp.json")
+    )
