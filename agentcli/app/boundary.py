@@ -93,6 +93,7 @@ def session_sandbox(
                 *programs,
             ),
             hidden=(
+                paths.config_file,
                 paths.credentials_file,
                 paths.logins_dir,
                 paths.servers_file,

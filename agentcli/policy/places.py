@@ -80,12 +80,15 @@ _PAIRS = frozenset(
     }
 )  # fmt: skip
 _OF_HOME = frozenset(tuple(name.casefold().split("/")) for name in HOME_SECRETS)
-_OF_OURS = frozenset((name,) for place, name in _SECRET_PAIRS if place == "agentcli")
+# MCP servers in our settings may have keys
+_OF_OURS = frozenset(
+    {("config.toml",), *((name,) for place, name in _SECRET_PAIRS if place == "agentcli")}
+)
 _MAY_BE_SECRET = (
     CREDENTIAL_NAMES
     | _SECRET_DIRECTORIES
     | {last for _, last in _SECRET_PAIRS}
-    | {names[-1] for names in _OF_HOME}
+    | {names[-1] for names in (*_OF_HOME, *_OF_OURS)}
 )
 _MAX_SEEN = 20_000
 _SEEN_DEPTH = 8
@@ -179,8 +182,9 @@ def _credential(path: Path) -> str:
 
 def _is_secret_of_home(names: tuple[str, ...]) -> bool:
     """Whether it is what no command in the sandbox sees of the home directory, or of our own."""
-    ours = os.environ.get("AGENTCLI_HOME", "")
-    for directory, secret in (("~", _OF_HOME), (ours, _OF_OURS if ours else ())):
+    configuration = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    ours = os.environ.get("AGENTCLI_HOME") or f"{configuration}/agentcli"
+    for directory, secret in (("~", _OF_HOME), (ours, _OF_OURS)):
         for place in _names_of(os.path.expanduser(directory)):  # noqa: PTH111 - never raises
             below = names[len(place) :]
             if names[: len(place)] == place and any(below[:n] in secret for n in (1, 2, 3, 4)):

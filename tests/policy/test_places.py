@@ -261,13 +261,15 @@ def test_our_own_keys_are_read_by_asking_alone_wherever_our_directory_lies(
     own.mkdir(parents=True)
     (tmp_path / "link").symlink_to(own)
     (own / "seal.key").touch()
-    for name in ("credentials.json", "seal.key", "mcp-logins/x.json", "mcp.json"):
+    for name in ("credentials.json", "seal.key", "mcp-logins/x.json", "mcp.json", "config.toml"):
         assert not credential_place((tmp_path / "other" / name,))
         for named in (own, tmp_path / "link"):
             monkeypatch.setenv("AGENTCLI_HOME", str(named))
             assert credential_place((own / name, tmp_path / "a")), name
             assert credential_place((tmp_path / "link" / name,)), name
     assert list(credentials_below(tmp_path / "cache")) == [own / "seal.key"]
-    assert not credential_place(
-        (own / "config.toml", own / "deeper/mcp.json", tmp_path / "mcp.json")
-    )
+    assert not credential_place((own / "memory/x.md", own / "deeper/mcp.json"))
+    monkeypatch.delenv("AGENTCLI_HOME")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    assert credential_place((tmp_path / "settings/agentcli/config.toml",))
+    assert not credential_place((tmp_path / "agentcli/config.toml",))
