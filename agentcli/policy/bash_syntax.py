@@ -49,6 +49,8 @@ _RUNS_OTHERS = frozenset(
 _MAX_INNER = 100
 MAX_TOKENS = 1_500
 _EXPANDING = LazyPattern(r"[$`\\]")
+_PATTERN = LazyPattern(r"[][*?]")
+_NO_PATTERNS = frozenset({"[", "[[", "]", "]]"})
 _MAX_HEREDOCS = 40
 _MAX_ROUGH = 5_000
 _MAX_ROUGH_CHARS = 1_000_000
@@ -170,14 +172,17 @@ class _Reading:
     ) -> None:
         """What may be commands where there is no syntax tree, for rules that forbid; bounded.
 
-        ``is_torn``: a word with an expansion may be told as several, and be any program.
+        ``is_torn``: a word with an expansion may be told as several, and be any program, as a
+        pattern may that finds one's name.
         """
         if is_torn and _EXPANDING.search(text):
             waiting.append(_Open(None, SimpleCommand((None,), "$…", wrappers=wrappers), wrappers))
         lists = islice(word_lists(text[:_MAX_ROUGH_CHARS], _MAX_ROUGH_WORDS), _MAX_ROUGH)
         for words in dict.fromkeys(map(tuple, lists)):
             shown = " ".join(words)
-            command = SimpleCommand(words, shown, wrappers=wrappers, sources=words)
+            is_made = is_torn and words[0] not in _NO_PATTERNS and _PATTERN.search(words[0])
+            seen = (None, *words[1:]) if is_made else words
+            command = SimpleCommand(seen, shown, wrappers=wrappers, sources=words)
             waiting.append(_Open(None, command, wrappers))
 
     def _without_first(self, command: SimpleCommand, waiting: deque[_Open]) -> None:

@@ -330,7 +330,9 @@ def test_the_first_rule_that_covers_is_named() -> None:
         ('zsh -c "gi$@t push"', True), ('bash <<< "gi$@t push"', True), ("sh <<E\ngi$X`:`t push\nE", True),
         ("gi`# c`t push", True), ("gi$(case a in a) ;; esac)t push", True), ("make 'unclosed $X", True),
         ('trap "rm -f $tmp" EXIT', False), ('eval "make $X"', False), ("cat <<E\n$X\nE", False),
-        ("make `ls` x", False),
+        ("make `ls` x", False), ("g[i]t push", True), ("cd x; g[i]t push", True),
+        ("bash -c 'g[i]t push'", True), ("@(git) push", True),
+        ("[ -f x ] && make 'unclosed", False),
     ],
 )  # fmt: skip
 def test_what_may_be_a_denied_command_is_told_apart_from_what_cannot(
