@@ -59,6 +59,7 @@ def test_a_version_that_nobody_can_read_is_no_traceback(
 PLANTED = ("typing", "asyncio", "sqlite3", "typer", "httpx", "rich", "yaml", "evil")
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-2", "SEC-19")
 @pytest.mark.parametrize(
     "python_path",

@@ -760,6 +760,7 @@ def test_the_servers_that_an_editor_passes_are_used(
     assert "the note mine" in json.dumps(model_server.requests[2].body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "SEC-6")
 def test_a_diff_and_a_title_show_an_editor_what_cannot_be_seen(
     model_server: ModelServer, tmp_path: Path

@@ -43,6 +43,7 @@ def check_rows(rows: list[dict[str, object]]) -> None:
         validator.validate(row)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-2")
 def test_a_batch_that_is_killed_goes_on_and_no_task_is_done_twice(
     model_server: ModelServer, work: Path, home: Path
@@ -74,6 +75,7 @@ def test_a_batch_that_is_killed_goes_on_and_no_task_is_done_twice(
     assert tasks.exists() and not processes_of(home)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-2", "REC-4")
 def test_tasks_do_not_come_between_a_user_and_the_sessions_of_their_own(
     model_server: ModelServer, work: Path, home: Path
@@ -265,6 +267,7 @@ def test_a_task_that_another_git_was_in_the_way_of_is_run_again(
     assert len(model_server.requests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-1")
 def test_what_fills_a_template_is_data_and_no_word_of_the_users(
     model_server: ModelServer, work: Path, home: Path

@@ -93,6 +93,7 @@ def test_no_is_told_to_the_model_as_a_refusal_and_the_turn_goes_on(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-7")
 def test_a_reason_for_the_no_reaches_the_model(model_server: ModelServer, chat: Chat) -> None:
     model_server.add(call("bash", {"command": "touch made"}, id="one"), "I will.")
@@ -127,6 +128,7 @@ def test_an_edit_is_shown_as_a_diff_before_it_is_made(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "UI-7")
 def test_not_to_be_asked_about_the_sandbox_holds_from_the_same_answer_on(
     model_server: ModelServer, chat: Chat, work: Path
@@ -147,6 +149,7 @@ def test_not_to_be_asked_about_the_sandbox_holds_from_the_same_answer_on(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-7", "UI-13")
 def test_an_edit_that_cannot_be_made_is_not_asked_about(
     model_server: ModelServer, chat: Chat, work: Path
@@ -163,6 +166,7 @@ def test_an_edit_that_cannot_be_made_is_not_asked_about(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3")
 def test_the_status_line_says_whether_yolo_has_a_boundary(chat: Chat) -> None:
     terminal = chat("--yolo", cols=120)
@@ -174,6 +178,7 @@ def test_the_status_line_says_whether_yolo_has_a_boundary(chat: Chat) -> None:
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-6")
 @pytest.mark.parametrize("cols", [80, 40])
 def test_the_words_of_a_sub_agents_task_push_no_command_out_of_sight(
@@ -189,6 +194,7 @@ def test_the_words_of_a_sub_agents_task_push_no_command_out_of_sight(
     assert command in seen or "v shows all" in seen
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-6", "UI-7")
 @pytest.mark.parametrize("said", ["a better way is to use make", "s it there?", "a test", "yes we"])
 def test_a_sentence_that_begins_with_the_letter_of_a_choice_answers_nothing_line_by_line(
@@ -265,6 +271,7 @@ def test_a_command_that_no_window_shows_is_not_approved(
     assert (work / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-6")
 @pytest.mark.parametrize("name", CHANGES)
 def test_nothing_that_an_edit_changes_is_left_out_of_what_is_shown(

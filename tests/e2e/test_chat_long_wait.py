@@ -31,6 +31,7 @@ def test_the_wait_is_offered_shown_and_ended_by_a_key(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("STR-2", "STR-9")
 def test_a_no_ends_the_turn_with_the_error(model_server: ModelServer, chat: Chat) -> None:
     model_server.add(rate_limited("7200"), "Here again.")

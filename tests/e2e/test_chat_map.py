@@ -51,6 +51,7 @@ def _passes(work: Path) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3", "CAN-13")
 @pytest.mark.parametrize("end", ["exit", pytest.param("kill", marks=pytest.mark.slow)])
 def test_a_chat_maps_its_repository_meanwhile_and_leaves_no_process(

@@ -23,6 +23,7 @@ def given(**servers: Any) -> tuple[str, str]:
     return "--mcp-config", json.dumps({"mcpServers": servers})
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-5")
 def test_a_call_that_needs_a_login_offers_it_and_goes_on(
     chat: Chat, model_server: ModelServer
@@ -64,6 +65,7 @@ def test_a_server_that_does_not_come_up_is_not_waited_for_after_ctrl_c(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-6", "CAN-6")
 def test_questions_of_a_server_end_with_the_call_that_they_belong_to(
     chat: Chat, model_server: ModelServer
@@ -81,6 +83,7 @@ def test_questions_of_a_server_end_with_the_call_that_they_belong_to(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-1", "SEC-1")
 def test_reload_sees_servers_that_were_added_meanwhile(
     chat: Chat, model_server: ModelServer, work: Path

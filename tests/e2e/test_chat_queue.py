@@ -95,6 +95,7 @@ def test_what_waits_survives_the_end_of_the_program(
     leave(again)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_what_waits_can_be_taken_back_before_it_is_sent(
     model_server: ModelServer, chat: Chat

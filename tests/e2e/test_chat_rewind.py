@@ -55,7 +55,7 @@ def test_esc_esc_goes_back_to_before_a_prompt_which_stands_in_the_input_again(
     leave(terminal)
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.spec("TT-2", "CAN-13")
 @pytest.mark.parametrize("key", ["esc", "ctrl-c"])
 def test_leaving_the_menu_changes_nothing(model_server: ModelServer, chat: Chat, key: str) -> None:

@@ -77,6 +77,7 @@ def test_they_survive_a_compaction_and_are_no_words_of_yours(
     assert "<said>\\n<instructions" not in folded.raw.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-4", "CMP-5")
 def test_the_chat_names_each_file_and_its_size(
     model_server: ModelServer, chat: Chat, work: Path

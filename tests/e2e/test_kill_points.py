@@ -173,6 +173,7 @@ def test_a_run_killed_at_a_write_loses_nothing_and_can_be_resumed(
     resume(model_server, protocol, work, lines_of(killed), form=point)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-1", "REC-3")
 @pytest.mark.parametrize("point", range(1, 7))
 def test_a_resume_that_is_killed_can_be_resumed(

@@ -117,6 +117,7 @@ def test_the_history_of_a_file_names_the_prompts_whose_calls_touched_it(project:
     assert run_agent("sessions", "search", "x", "--file", "y").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_the_history_of_a_symbol_names_the_prompts_that_changed_its_lines(project: Path) -> None:
     def edit(old: str, new: str) -> Reply:

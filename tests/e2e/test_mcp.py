@@ -75,6 +75,7 @@ def test_a_key_that_a_server_tells_is_in_no_file(tmp_path: Path) -> None:
     assert not [each for each in files if key.encode() in each.read_bytes()]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-9", "MCP-4")
 @pytest.mark.parametrize("output", ["text", "json", "stream-json"])
 def test_an_error_of_a_server_is_told_without_its_key_and_with_its_address(

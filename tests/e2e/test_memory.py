@@ -79,6 +79,7 @@ def test_what_the_user_has_not_said_stays_out_of_every_prompt(
     assert not is_known(model_server, work)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-2", "EXT-3")
 def test_piped_text_beside_words_is_not_what_the_user_said(
     model_server: ModelServer, work: Path

@@ -137,6 +137,7 @@ def test_a_file_that_nobody_knows_does_not_stand_in_the_way_of_a_new_chat(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8", "REC-7")
 def test_a_stray_file_misleads_no_command(
     model_server: ModelServer, work: Path, home: Path

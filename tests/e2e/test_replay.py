@@ -129,6 +129,7 @@ def test_steps_wait_for_a_key_and_q_ends_with_the_terminal_as_it_was(
         assert again.restored and "Traceback" not in again.text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-4")
 def test_it_plays_at_a_speed_and_is_held_by_space(
     model_server: ModelServer, replaying: Start, tmp_path: Path

@@ -175,6 +175,7 @@ def test_another_name_of_what_is_read_only_changes_nothing_unseen(
     assert "evil" not in (work / "sub/.git/config").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13")
 @pytest.mark.parametrize("kind", BOTH)
 def test_however_deep_a_command_makes_its_temporary_directory_the_next_program_starts(

@@ -46,6 +46,7 @@ def test_a_small_project_is_repaired_in_every_form(tmp_path: Path, form: str) ->
     assert ('"tools"' in sent) is (protocol == "auto")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("STR-10")
 def test_a_server_that_refuses_a_list_of_tools_is_met_in_text_once_and_says_so(
     tmp_path: Path,

@@ -280,6 +280,7 @@ def test_the_real_program_without_a_terminal_does_nothing_of_it(
     assert SECRET not in str([request.body for request in model_server.requests])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "UI-7")
 def test_a_chat_whose_question_nobody_answers_does_nothing(
     model_server: ModelServer, tmp_path: Path, beacon: Beacon

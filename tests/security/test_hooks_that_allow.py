@@ -26,6 +26,7 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "SEC-17")
 def test_what_one_hook_allows_is_not_what_another_makes_of_it(repository: Path, home: Path) -> None:
     """The Makefile is edited unasked: its word frees no call, and nothing that another frees."""
@@ -51,6 +52,7 @@ def test_what_one_hook_allows_is_not_what_another_makes_of_it(repository: Path, 
     assert not (home / "escaped").exists(), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "EXT-9")
 def test_a_hook_that_allows_one_file_of_a_patch_allows_no_other(repository: Path) -> None:
     hook = {"type": "command", "command": f"grep -q /docs/ && echo '{ALLOW}'; true"}

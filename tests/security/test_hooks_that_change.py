@@ -83,6 +83,7 @@ def test_what_a_hooks_script_takes_is_edited_by_nobody_unasked(tmp_path: Path, c
     assert not escapes(work, mark, read, call("write_file", content))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-17")
 def test_what_was_compiled_elsewhere_is_not_run_for_a_hook(tmp_path: Path) -> None:
     work, source = tmp_path / "work", write(tmp_path, "other.py", PYTHON)

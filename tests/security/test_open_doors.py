@@ -76,6 +76,7 @@ def test_what_a_command_of_a_repository_attaches_is_no_credential(repository: Pa
     assert CANARY not in everything_sent(server)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "EXT-3")
 def test_what_a_file_has_allowed_takes_no_rule_of_the_users_away(repository: Path) -> None:
     write(repository, ".agents/commands/x.md", "---\nallowed-tools: Bash(touch *)\n---\nMake it.\n")
@@ -98,6 +99,7 @@ def test_a_change_of_a_file_asks_again_however_deep_it_lies(repository: Path) ->
     assert before.fingerprint != after.fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-1", "EXT-5")
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
 def test_a_hook_of_a_plugin_frees_no_call_where_a_directory_is_not_trusted(

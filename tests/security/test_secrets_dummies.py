@@ -19,6 +19,7 @@ pytestmark = pytest.mark.sampled
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-9")
 @pytest.mark.parametrize(
     "key", ["ollama", "lm-studio", "dummy-key", "sk-local", "4f8a2c9d1e7b3f6a"]
@@ -49,6 +50,7 @@ def test_the_key_of_a_local_server_stays_a_word_like_any_other(
         assert f"what is {key}?" in touched.stdout, touched.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-9", "UI-3")
 @pytest.mark.parametrize("key", ["lm-studio", "4f8a2c9d1e7b3f6a"])
 def test_a_prompt_that_names_it_is_recalled_as_it_was_typed(

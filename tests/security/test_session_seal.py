@@ -255,6 +255,7 @@ def test_a_file_with_code_of_its_own_is_not_opened(
     assert run_agent("run", "--session", path.stem, "go on", env=env, cwd=work).code == 0
 
 
+@pytest.mark.slow
 def test_a_schedule_that_is_in_an_index_alone_does_not_start(
     model_server: ModelServer,
     work: Path,
@@ -283,6 +284,7 @@ def test_a_schedule_that_is_in_an_index_alone_does_not_start(
     assert_nothing_acted(model_server, work, bystander, 1)
 
 
+@pytest.mark.slow
 def test_the_seal_leaves_the_home_in_no_export(
     model_server: ModelServer, work: Path, tmp_path: Path
 ) -> None:
