@@ -8,16 +8,20 @@ came into being is named too; ``sandbox_watch`` sets it aside as soon as a comma
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentcli.domain.sandbox import HOME_SECRETS, IN_DIRECTORIES, OBEYED, is_obeyed
+from agentcli.domain.sandbox import HOME_SECRETS
 from agentcli.domain.tools import real_path
 from agentcli.domain.worktrees import common_of_worktree, named_by, working_tree_of
+from agentcli.process.directories import (
+    directories_in,
+    followed,
+    git_directories_below,
+    is_directory,
+)
 from agentcli.process.sandbox_home import (
     Links,
     credentials_in,
@@ -29,7 +33,6 @@ from agentcli.process.sandbox_home import (
     outermost,
     seen,
 )
-from agentcli.process.set_aside import SET_ASIDE
 
 _START_UP = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
@@ -43,8 +46,6 @@ PROJECT = (".agents", ".agentcli")
 _OF_MAIN_TREE = ("HEAD", "index", "logs/HEAD", "rebase-merge", "rebase-apply", "sequencer")
 _MOST_MOUNTED = 40
 _MOST_PINNED = 100
-_MOST_PARTS = 100  # of what a link says
-_MOST_MODULES = 10_000  # directories that are looked into
 
 
 def start_up_places(home: Path) -> list[Path]:
@@ -187,8 +188,8 @@ class _Collector:
 
     def repository(self, entry: Path) -> None:
         """``entry`` is the ``.git`` of a working tree: a directory, or a file that names one."""
-        if os.path.islink(entry) or _is_directory(entry):  # noqa: PTH114 - never raises
-            if _is_directory(real := real_path(entry)) and self.is_writable(real):
+        if os.path.islink(entry) or is_directory(entry):  # noqa: PTH114 - never raises
+            if is_directory(real := real_path(entry)) and self.is_writable(real):
                 self.git_directory(real)
             return
         self.keep(entry)
@@ -226,7 +227,7 @@ class _Collector:
             return
         self.pinned.append(git)
         hooks = git / "hooks"
-        if _is_directory(hooks) and _followed(hooks) == hooks:
+        if is_directory(hooks) and followed(hooks) == hooks:
             self.read_only.append(hooks)
         elif not os.path.lexists(hooks):
             self.empty.append(hooks)
@@ -305,161 +306,3 @@ def find_places(
 def _exists(path: str | Path) -> bool:
     """False where it may not be looked at, which ``pathlib`` raises for."""
     return os.path.exists(path)  # noqa: PTH110 - see above
-
-
-def directories_in(directory: Path) -> list[Path]:
-    """Directories in ``directory``, also by links; a link that leads nowhere hides no other."""
-    try:
-        names = os.listdir(directory)  # noqa: PTH208 - names
-    except OSError:
-        return []
-    return [place for name in names if _is_directory(place := directory / name)]
-
-
-def all_below(path: str) -> Iterator[tuple[str, bool]]:
-    """``path`` and, if that is a directory, all in it, the nearest first; whether it is a file.
-
-    What husky writes itself counts where git is told to use it, and then as a directory of its own.
-    """
-    waiting = deque([path])
-    while waiting:
-        place = waiting.popleft()
-        is_file = os.path.islink(place) or not os.path.isdir(place)  # noqa: PTH112, PTH114 - texts
-        yield place, is_file
-        if is_file:
-            continue
-        with contextlib.suppress(OSError):
-            names = sorted(os.listdir(place))  # noqa: PTH208 - texts
-            is_husky = place.endswith("/.husky")
-            waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
-
-
-def _is_directory(path: Path) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112 - never raises
-
-
-def git_directories_below(modules: Path, is_inside: Callable[[Path], bool]) -> Iterator[Path]:
-    """Git directories of submodules, whose names may hold slashes; real paths.
-
-    ``modules`` is in a real directory. Links may lead in circles, and away from what is inside.
-    """
-    waiting, seen = deque([_followed(modules)]), set[Path]()
-    while waiting and len(seen) < _MOST_MODULES:
-        place = waiting.popleft()
-        for entry in map(_followed, directories_in(place) if is_inside(place) else ()):
-            if not is_inside(entry):
-                continue
-            # a command may have removed some of it, but not what is read-only
-            if any(os.path.lexists(entry / name) for name in ("HEAD", "config", "hooks")):
-                yield entry
-            elif entry not in seen:
-                seen.add(entry)
-                waiting.append(entry)
-
-
-def _followed(path: Path) -> Path:
-    """The real path of what is in a real directory."""
-    return real_path(path) if os.path.islink(path) else path  # noqa: PTH114 - never raises
-
-
-# --- what is in a directory
-
-# what git and its extensions keep in their directory: nobody works there, unless by a link
-_OF_GIT = frozenset({
-    "objects", "refs", "logs", "hooks", "info", "worktrees", "modules", "branches", "lfs", "annex",
-    "reftable", "rr-cache", "svn",
-})  # fmt: skip
-_MARKS = frozenset({".git", *IN_DIRECTORIES})
-_ALWAYS = _MARKS | OBEYED  # looked at however many others there are
-_BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What is in a directory, as far as it matters here; ``stamp`` tells when it has changed."""
-
-    stamp: tuple[int, int, int]
-    is_settled: bool
-    directories: tuple[str, ...]
-    marks: tuple[str, ...]
-    links: tuple[str, ...]
-    """Those that lead to where nobody looks otherwise, also on their way to where they end."""
-    is_repository: bool
-    is_empty: bool = False
-    is_whole: bool = True
-
-
-def listing_of(
-    path: str,
-    entries: Iterable[os.DirEntry[str]],
-    stamp: tuple[int, int, int],
-    most: int,
-    is_untrusted: Callable[[str], bool],
-    *,
-    is_settled: bool,
-) -> Listing:
-    """In ``.git``: what is not git's own. Of a crowd: the first, and names of ``_ALWAYS``."""
-    is_git = path.lower().endswith("/.git")
-    directories, first, marks, links, names = [], [], [], [], set()
-    is_empty, kept = True, 0
-    for entry in entries:
-        is_empty = False
-        name = entry.name
-        lower = name.lower()
-        if name in _ALWAYS:
-            first.append(name)
-        elif name in {"HEAD", "objects", "refs", "commondir"}:
-            names.add(name)
-        elif kept >= most:
-            continue
-        elif (lower in _MARKS or is_obeyed(lower)) and not SET_ASIDE.search(name):
-            marks.append(name)
-            kept += 1
-        if lower != ".git" and entry.is_dir(follow_symlinks=False):
-            directories += [] if is_git and name in _OF_GIT else [name]
-            kept += 1
-        elif entry.is_symlink():
-            if any("/.git/" in way.lower() or is_untrusted(way) for way in _ways_of(entry.path)):
-                links.append(entry.path)
-            kept += 1
-    is_repository = not is_git and any(names >= wanted for wanted in _BARE)
-    return Listing(
-        stamp,
-        is_settled,
-        tuple(directories),
-        (*first, *marks),
-        tuple(links),
-        is_repository,
-        is_empty,
-        is_whole=kept < most,
-    )
-
-
-def _ways_of(link: str) -> Iterator[str]:
-    """Where each part of what ``link`` says leads, and it itself."""
-    with contextlib.suppress(OSError, ValueError):
-        place = os.path.dirname(link)  # noqa: PTH120 - a text
-        for part in os.readlink(link).split("/")[:_MOST_PARTS]:  # noqa: PTH115 - a text
-            place = os.path.join(place, part or "/")  # noqa: PTH118 - texts
-            yield os.path.realpath(place)
-    yield os.path.realpath(link)
-
-
-def lies_below(path: str, directory: str) -> bool:
-    """Whether ``path`` is ``directory`` or in it; both are texts."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-def parents_of(path: str) -> Iterator[str]:
-    """The directories that it lies in, the nearest first."""
-    while path != (path := os.path.dirname(path)):  # noqa: PTH120 - a text
-        yield path
-
-
-def identity_of(path: str) -> tuple[int, int]:
-    """Device and inode; zeros where nothing is to be seen."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return (0, 0)
-    return status.st_dev, status.st_ino

@@ -25,6 +25,16 @@ from pathlib import Path
 
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed
 from agentcli.domain.worktrees import common_of_worktree
+from agentcli.process.directories import (
+    Listing,
+    all_below,
+    directories_in,
+    git_directories_below,
+    identity_of,
+    lies_below,
+    listing_of,
+    parents_of,
+)
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
     AT_TOP,
@@ -45,16 +55,6 @@ from agentcli.process.git_config import (
     trees_of,
     without_steps_that_run,
 )
-from agentcli.process.sandbox_places import (
-    Listing,
-    all_below,
-    directories_in,
-    git_directories_below,
-    identity_of,
-    lies_below,
-    listing_of,
-    parents_of,
-)
 from agentcli.process.set_aside import (
     MINIMAL,
     SET_ASIDE,
@@ -73,8 +73,6 @@ _MOST_LINES = 8
 _MOST_ROOM_BYTES = 32 * 1024 * 1024  # of the names that are found, and what is known of them
 _OF_NAME_BYTES = 300
 _PLAIN = re.compile(r"[\w./+@ -]+")
-# a change within one tick of the file system's clock is not seen in the change time
-_TICK_NS = 100_000_000
 _MOST_S = 4.0  # of one look or comparison, however much there is
 _OF_NAMED_S = 1.0  # of that, for what configuration names
 _MOST_INCLUDED = 4  # configuration that includes configuration
@@ -303,7 +301,9 @@ class TreeWatch:
                 found.is_cut = True
                 break
             try:
-                listing = self._listing(path)
+                listing = listing_of(
+                    path, self._listings.get(path), MOST_DIRECTORIES, self._is_untrusted
+                )
             except PermissionError:
                 self._add_file(path, Kind.SHUT, found)
                 continue
@@ -344,25 +344,6 @@ class TreeWatch:
         for path in paths:
             self._add_tree(path, self._named[path], found)
         return bool(paths)
-
-    def _listing(self, path: str) -> Listing | None:
-        """What is in a directory, known until it changes; raises ``PermissionError``."""
-        try:
-            status = os.lstat(path)
-            if not stat.S_ISDIR(status.st_mode):
-                return None
-            stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
-            known = self._listings.get(path)
-            if known is not None and known.is_settled and known.stamp == stamp:
-                return known
-            is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
-            with os.scandir(path) as entries:
-                found = (path, entries, stamp, MOST_DIRECTORIES)
-                return listing_of(*found, self._is_untrusted, is_settled=is_settled)
-        except PermissionError:
-            raise
-        except OSError:
-            return None
 
     def _mark(self, prefix: str, name: str, found: Survey) -> None:
         path = prefix + name

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.policy.places import protected_place
-from agentcli.process import sandbox_watch, set_aside
+from agentcli.process import directories, sandbox_watch, set_aside
 from agentcli.process.git_config import run_by_git, users_configurations
 from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
@@ -569,7 +569,7 @@ def test_names_are_kept_as_long_as_there_is_room(
 def test_a_directory_that_has_not_changed_is_not_listed_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_watch, "_TICK_NS", -(10**18))
+    monkeypatch.setattr(directories, "_TICK_NS", -(10**18))
     sh("mkdir -p a/b/c d/e; git init -q .", root)
     watch = TreeWatch([root])
     watch.learn()

@@ -1,0 +1,198 @@
+"""What is in directories that others may have made: links in circles, crowds, what comes and goes.
+
+Law: nothing that lies there is an error, but a directory that may not be looked into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed
+from agentcli.domain.tools import real_path
+from agentcli.process.set_aside import SET_ASIDE
+
+_MOST_PARTS = 100  # of what a link says
+_MOST_MODULES = 10_000  # directories that are looked into
+# a change within one tick of the file system's clock is not seen in the change time
+_TICK_NS = 100_000_000
+# what git and its extensions keep in their directory: nobody works there, unless by a link
+_OF_GIT = frozenset({
+    "objects", "refs", "logs", "hooks", "info", "worktrees", "modules", "branches", "lfs", "annex",
+    "reftable", "rr-cache", "svn",
+})  # fmt: skip
+_MARKS = frozenset({".git", *IN_DIRECTORIES})
+_ALWAYS = _MARKS | OBEYED  # looked at however many others there are
+_BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
+
+
+def directories_in(directory: Path) -> list[Path]:
+    """Directories in ``directory``, also by links; a link that leads nowhere hides no other."""
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - names
+    except OSError:
+        return []
+    return [place for name in names if is_directory(place := directory / name)]
+
+
+def all_below(path: str) -> Iterator[tuple[str, bool]]:
+    """``path`` and, if that is a directory, all in it, the nearest first; whether it is a file.
+
+    What husky writes itself counts where git is told to use it, and then as a directory of its own.
+    """
+    waiting = deque([path])
+    while waiting:
+        place = waiting.popleft()
+        is_file = os.path.islink(place) or not os.path.isdir(place)  # noqa: PTH112, PTH114 - texts
+        yield place, is_file
+        if is_file:
+            continue
+        with contextlib.suppress(OSError):
+            names = sorted(os.listdir(place))  # noqa: PTH208 - texts
+            is_husky = place.endswith("/.husky")
+            waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
+
+
+def is_directory(path: Path) -> bool:
+    """Whether it is one, or a link to one; never raises."""
+    return os.path.isdir(path)  # noqa: PTH112 - see above
+
+
+def git_directories_below(modules: Path, is_inside: Callable[[Path], bool]) -> Iterator[Path]:
+    """Git directories of submodules, whose names may hold slashes; real paths.
+
+    ``modules`` is in a real directory. Links may lead in circles, and away from what is inside.
+    """
+    waiting, seen = deque([followed(modules)]), set[Path]()
+    while waiting and len(seen) < _MOST_MODULES:
+        place = waiting.popleft()
+        for entry in map(followed, directories_in(place) if is_inside(place) else ()):
+            if not is_inside(entry):
+                continue
+            # a command may have removed some of it, but not what is read-only
+            if any(os.path.lexists(entry / name) for name in ("HEAD", "config", "hooks")):
+                yield entry
+            elif entry not in seen:
+                seen.add(entry)
+                waiting.append(entry)
+
+
+def followed(path: Path) -> Path:
+    """The real path of what is in a real directory."""
+    return real_path(path) if os.path.islink(path) else path  # noqa: PTH114 - never raises
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is in a directory, as far as it matters here; ``stamp`` tells when it has changed."""
+
+    directories: tuple[str, ...]
+    marks: tuple[str, ...]
+    links: tuple[str, ...]
+    """Those that lead to where nobody looks otherwise, also on their way to where they end."""
+    is_repository: bool
+    is_empty: bool = False
+    is_whole: bool = True
+    stamp: tuple[int, int, int] = (0, 0, 0)
+    is_settled: bool = False
+
+
+def listing_of(
+    path: str, known: Listing | None, most: int, is_untrusted: Callable[[str], bool]
+) -> Listing | None:
+    """What is in a directory, as it was ``known`` until it changes; ``None``: it is no directory.
+
+    Raises ``PermissionError``. Of a crowd: the first ``most``, and names of ``_ALWAYS``.
+    """
+    try:
+        status = os.lstat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            return None
+        stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
+        if known is not None and known.is_settled and known.stamp == stamp:
+            return known
+        is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
+        with os.scandir(path) as entries:
+            found = _listed(path, entries, most, is_untrusted)
+    except PermissionError:
+        raise
+    except OSError:
+        return None
+    return replace(found, stamp=stamp, is_settled=is_settled)
+
+
+def _listed(
+    path: str,
+    entries: Iterable[os.DirEntry[str]],
+    most: int,
+    is_untrusted: Callable[[str], bool],
+) -> Listing:
+    """In ``.git``: what is not git's own."""
+    is_git = path.lower().endswith("/.git")
+    directories, first, marks, links, names = [], [], [], [], set()
+    is_empty, kept = True, 0
+    for entry in entries:
+        is_empty = False
+        name = entry.name
+        lower = name.lower()
+        if name in _ALWAYS:
+            first.append(name)
+        elif name in {"HEAD", "objects", "refs", "commondir"}:
+            names.add(name)
+        elif kept >= most:
+            continue
+        elif (lower in _MARKS or is_obeyed(lower)) and not SET_ASIDE.search(name):
+            marks.append(name)
+            kept += 1
+        if lower != ".git" and entry.is_dir(follow_symlinks=False):
+            directories += [] if is_git and name in _OF_GIT else [name]
+            kept += 1
+        elif entry.is_symlink():
+            if any("/.git/" in way.lower() or is_untrusted(way) for way in _ways_of(entry.path)):
+                links.append(entry.path)
+            kept += 1
+    is_repository = not is_git and any(names >= wanted for wanted in _BARE)
+    return Listing(
+        tuple(directories),
+        (*first, *marks),
+        tuple(links),
+        is_repository,
+        is_empty,
+        is_whole=kept < most,
+    )
+
+
+def _ways_of(link: str) -> Iterator[str]:
+    """Where each part of what ``link`` says leads, and it itself."""
+    with contextlib.suppress(OSError, ValueError):
+        place = os.path.dirname(link)  # noqa: PTH120 - a text
+        for part in os.readlink(link).split("/")[:_MOST_PARTS]:  # noqa: PTH115 - a text
+            place = os.path.join(place, part or "/")  # noqa: PTH118 - texts
+            yield os.path.realpath(place)
+    yield os.path.realpath(link)
+
+
+def lies_below(path: str, directory: str) -> bool:
+    """Whether ``path`` is ``directory`` or in it; both are texts."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def parents_of(path: str) -> Iterator[str]:
+    """The directories that it lies in, the nearest first."""
+    while path != (path := os.path.dirname(path)):  # noqa: PTH120 - a text
+        yield path
+
+
+def identity_of(path: str) -> tuple[int, int]:
+    """Device and inode; zeros where nothing is to be seen."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return (0, 0)
+    return status.st_dev, status.st_ino
