@@ -175,7 +175,8 @@ class BashTool(BaseTool[BashArguments]):
     async def preview(self, args: BashArguments, ctx: BashContext) -> str:
         """The exact command, the directory, what limits it, and what differs for it (SEC-15)."""
         start = await _where(ctx, args)
-        where = f"in {start.cwd}{_limits(start, ctx.sandbox)}"
+        named = str(start.cwd).replace("\n", r"\n")  # no line of its own, made by a command inside
+        where = f"in {named}{_limits(start, ctx.sandbox)}"
         changed = _changed_variables(start.state) if args.access is not None else ()
         return "\n".join((f"{args.command}\n", where, *changed))
 

@@ -448,7 +448,9 @@ def test_plain_sh_is_used_where_there_is_no_bash(
 def test_an_escalation_shows_all_that_earlier_commands_have_set(tmp_path: Path) -> None:
     names = {f"A{number}": "x" for number in range(40)}
     long = {"PATH": f"/usr/bin:{'x' * 400}:/evil/bin", "ZZ": "one\nline  of two"}
-    states = ShellStates(inside=ShellState(variables={**names, **long}))
+    place = tmp_path / "a\nin another place"
+    place.mkdir()
+    states = ShellStates(inside=ShellState(str(place), variables={**names, **long}))
 
     async def main() -> str:
         ctx = tool_context(tmp_path)
@@ -457,4 +459,5 @@ def test_an_escalation_shows_all_that_earlier_commands_have_set(tmp_path: Path) 
 
     lines = asyncio.run(main()).splitlines()
     assert {f"  {name}=x" for name in names} <= {*lines}
+    assert rf"in {tmp_path}/a\nin another place" in lines
     assert f"  PATH={long['PATH']}" in lines and r"  ZZ=one\nline  of two" in lines
