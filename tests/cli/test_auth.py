@@ -76,6 +76,7 @@ def test_a_stored_key_is_used_told_and_forgotten(
     assert json.loads(auth("status", "--format", "json", **keyring).stdout) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-9", "CLI-10")
 def test_the_environment_wins_over_what_is_stored_and_the_keyring_is_left_alone(
     tmp_path: Path,
@@ -145,6 +146,7 @@ def test_a_key_for_a_provider_of_ones_own_goes_where_the_own_configuration_says(
     assert auth("status").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-9", "CAN-1")
 def test_a_keyring_that_has_lost_the_key_is_one_line_with_advice(tmp_path: Path) -> None:
     keyring = fake_keyring(tmp_path)
@@ -270,6 +272,7 @@ def test_a_login_ends_with_the_chat_that_has_started_it(tmp_path: Path) -> None:
         terminal.wait_for("for the shell: ls")
 
 
+@pytest.mark.slow
 def test_several_keys_are_forgotten_by_name_or_all_at_once(credentials: Path) -> None:
     for name in ("anthropic", "openai"):
         auth("login", name, "--stdin", "--file", key=CANARY)

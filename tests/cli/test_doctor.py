@@ -65,6 +65,7 @@ def test_a_model_without_its_key_fails() -> None:
     assert "ANTHROPIC_API_KEY" in checks["key"]["fix"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OPS-3")
 def test_a_damaged_session_fails_with_the_command_that_mends_it(home: Path, tmp_path: Path) -> None:
     directory = home / "agentcli" / "sessions"
@@ -86,6 +87,7 @@ def test_broken_settings_do_not_stop_the_other_checks(home: Path) -> None:
     assert "sessions" in checks
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OPS-3", "CLI-12")
 def test_a_home_that_cannot_be_written_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")

@@ -76,6 +76,7 @@ def test_what_is_asked_at_a_terminal_hides_no_character(tmp_path: Path) -> None:
             assert terminal.wait_exit() == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-6")
 @pytest.mark.parametrize(("between", "marks"), [(" ", 1), ("\n", 2)])
 def test_a_line_that_goes_on_at_a_terminal_is_no_line_of_its_own(

@@ -200,6 +200,7 @@ def test_the_worked_example_of_the_documentation(
     assert json.loads((tmp_path / "findings.sarif").read_text())["version"] == "2.1.0"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-17", "CLI-11")
 def test_nothing_to_review_asks_no_model_and_mistakes_are_a_line(
     model_server: ModelServer, project: Path

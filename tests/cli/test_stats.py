@@ -144,6 +144,7 @@ def test_the_page_has_charts_by_day_model_tool_and_session_and_no_key(
     assert again.code == 0, again.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("COST-3", "CLI-11")
 def test_a_page_is_written_over_no_file_of_the_users(tmp_path: Path) -> None:
     (tmp_path / "mine.html").write_text("precious")

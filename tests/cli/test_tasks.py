@@ -166,6 +166,7 @@ def test_a_log_is_followed_until_the_run_ends(model_server: ModelServer, tmp_pat
     beside(model_server, tmp_path, body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "CLI-6")
 def test_ctrl_c_ends_the_following_and_not_the_run(
     model_server: ModelServer, tmp_path: Path
@@ -200,6 +201,7 @@ def test_following_ends_when_the_reader_is_gone_though_nothing_more_comes(
     beside(model_server, tmp_path, body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "REC-7")
 def test_a_damaged_session_is_an_error_where_it_is_named_and_a_warning_among_others(
     model_server: ModelServer, tmp_path: Path
@@ -289,6 +291,7 @@ def test_a_daemon_waits_until_a_signal_comes(model_server: ModelServer, tmp_path
     assert daemon.returncode == 143
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BG-6", "BG-7")
 def test_what_is_cancelled_while_nobody_runs_it_does_not_start_again(
     model_server: ModelServer, tmp_path: Path

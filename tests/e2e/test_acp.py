@@ -660,6 +660,7 @@ def test_what_a_directory_brings_is_ignored_and_said_until_it_is_trusted(
             assert editor.leave() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "SEC-3")
 def test_a_plan_is_approved_and_the_mode_that_follows_is_told(
     model_server: ModelServer, tmp_path: Path
@@ -685,6 +686,7 @@ def test_a_plan_is_approved_and_the_mode_that_follows_is_told(
     assert (tmp_path / "made").read_text() == "x"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "SEC-9")
 def test_a_key_that_a_call_returns_is_hidden_from_the_editor(
     model_server: ModelServer, tmp_path: Path
@@ -794,6 +796,7 @@ def test_a_diff_and_a_title_show_an_editor_what_cannot_be_seen(
     assert not set(shown) & set("\u202e\u2066\u200b\u200f")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "SEC-6")
 def test_an_approval_tells_an_editor_what_no_diff_of_its_own_shows(
     model_server: ModelServer, tmp_path: Path

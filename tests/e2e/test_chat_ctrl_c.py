@@ -95,6 +95,7 @@ def test_ctrl_c_twice_stops_a_tool_that_ignores_signals(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CAN-13")
 def test_ctrl_c_at_the_empty_prompt_says_how_to_leave_and_the_second_leaves(chat: Chat) -> None:
     terminal = chat()
@@ -107,6 +108,7 @@ def test_ctrl_c_at_the_empty_prompt_says_how_to_leave_and_the_second_leaves(chat
     assert terminal.restored
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CAN-13")
 def test_ctrl_c_clears_what_is_typed_and_ctrl_d_does_not_leave_from_it(
     model_server: ModelServer, chat: Chat
@@ -125,6 +127,7 @@ def test_ctrl_c_clears_what_is_typed_and_ctrl_d_does_not_leave_from_it(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CAN-9", "UI-7")
 def test_ctrl_c_at_an_approval_is_no_and_cancel(
     model_server: ModelServer, chat: Chat, work: Path

@@ -127,6 +127,7 @@ def test_what_is_typed_while_the_agent_works_is_the_next_prompt(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-3")
 def test_a_paste_of_many_lines_is_one_prompt(model_server: ModelServer, chat: Chat) -> None:
     model_server.add("Got it.")

@@ -106,6 +106,7 @@ def test_a_formatter_counts_as_the_tools_own_write(
     assert not facts_of(model_server.requests[-1]).errors
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-6")
 def test_a_formatter_that_prints_writes_as_a_tool_does(
     model_server: ModelServer, home: Path, work: Path
@@ -209,6 +210,7 @@ def test_checks_of_a_project_run_only_where_it_is_trusted(
     assert (work / "ran").exists() is trust
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-6", "SEC-1", "SEC-17")
 @pytest.mark.parametrize(
     "command",

@@ -149,6 +149,7 @@ def test_a_deny_rule_for_a_server_or_a_tool_holds_in_yolo_too(tmp_path: Path, ru
         assert f"denied by the rule {rule}" in results_of(server.requests[-1].body)[0]
 
 
+@pytest.mark.slow
 def test_what_is_no_tool_of_a_server_cannot_be_called_through_it(tmp_path: Path) -> None:
     inner = {"tool": "bash", "args": {"command": "touch x"}}
     replies = [

@@ -164,6 +164,7 @@ def encrypted(content: bytes, password: str) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-16")
 def test_a_provider_gets_no_encrypted_pdf(tmp_path: Path) -> None:
     from agentcli.tools.files.paths import FileProblem

@@ -55,6 +55,7 @@ def test_a_run_that_is_not_in_plan_mode_knows_nothing_of_it(
     assert facts_of(model_server.requests[0]).prompts == ["go"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3")
 def test_the_tools_that_a_person_chose_leave_the_way_out_of_plan_mode(
     model_server: ModelServer, tmp_path: Path

@@ -121,6 +121,7 @@ def test_a_request_that_differs_is_told_of_with_what_differs(
     assert "ends after request 1" in done.stderr and done.code not in {0, None}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-4")
 def test_failures_are_recorded_and_happen_again(model_server: ModelServer, work: Path) -> None:
     model_server.add(fails(529, retry_after="0"), say("Late.", drop_at="headers"), say("Late."))

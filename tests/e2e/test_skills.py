@@ -182,6 +182,7 @@ def test_an_agent_of_claude_code_works_without_a_change(tmp_path: Path, home: Pa
     assert done.stderr.count("'missing'") == done.stderr.count("worktree") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "EXT-1")
 def test_what_takes_effect_everywhere_is_not_written_unasked(home: Path) -> None:
     path = home / ".claude" / "skills" / "x" / "SKILL.md"

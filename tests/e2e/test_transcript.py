@@ -76,6 +76,7 @@ def test_the_pager_of_the_user_gets_all_of_it(chat: Chat, tmp_path: Path) -> Non
     leave(terminal)
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("UI-12", "SEC-8")
 @pytest.mark.parametrize(("key", "variable"), [("ctrl-o", "PAGER"), ("ctrl-g", "VISUAL")])
 def test_pager_and_editor_have_no_key_of_a_providers(
@@ -94,6 +95,7 @@ def test_pager_and_editor_have_no_key_of_a_providers(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-12", "CAN-13")
 def test_a_signal_ends_the_chat_while_its_own_pager_is_open(chat: Chat, tmp_path: Path) -> None:
     terminal = counted(chat, tmp_path)

@@ -42,6 +42,7 @@ def found(values: dict[str, str], text: str) -> list[str]:
     return [name for name, value in values.items() if value in text]
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-8", "SEC-18")
 @pytest.mark.parametrize("kind", ["bwrap", pytest.param("landlock", marks=pytest.mark.slow), "off"])
 def test_what_runs_unasked_gets_no_credential(tmp_path: Path, home: Path, kind: str) -> None:

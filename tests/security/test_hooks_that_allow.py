@@ -128,6 +128,7 @@ def test_a_script_of_the_users_imports_nothing_of_an_unknown_directory(
     assert not (home / "escaped").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "SEC-17")
 @pytest.mark.parametrize("many", [["/dev/null"] * 300, [f"/x/{number}" for number in range(300)]])
 def test_what_a_hooks_script_names_last_is_not_edited_for_its_yes(

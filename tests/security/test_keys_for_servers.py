@@ -59,6 +59,7 @@ def test_no_key_of_a_provider_goes_to_an_address_or_helper_of_a_repository(
     assert not names & {*KEYS}
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-1", "MCP-3")
 @pytest.mark.parametrize("where", ["env", "args", "command", "cwd", "default"])
 def test_no_key_of_a_provider_goes_to_a_program_of_a_repository(tmp_path: Path, where: str) -> None:
