@@ -53,8 +53,13 @@ def all_below(path: str) -> Iterator[tuple[str, bool]]:
         yield place, is_file
         if is_file:
             continue
-        with contextlib.suppress(OSError):
+        try:
             names = sorted(os.listdir(place))  # noqa: PTH208 - texts
+        except PermissionError:
+            yield place, True  # what is in it may be run all the same, by its name
+        except OSError:
+            pass
+        else:
             is_husky = place.endswith("/.husky")
             waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
 

@@ -142,7 +142,9 @@ def parent_of(directory: str) -> Iterator[int | None]:
     parent, place = -1, ""
     try:
         with contextlib.suppress(OSError):
-            parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # one that cannot be listed, too
+            look = getattr(os, "O_PATH", os.O_RDONLY)
+            parent = os.open(directory, look | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             place = os.readlink(f"/proc/self/fd/{parent}")  # noqa: PTH115 - a text
         yield parent if place == directory else None
     finally:
@@ -158,18 +160,33 @@ def _set_aside_in(parent: int, path: str, before: Held | None) -> str:
         try:
             os.rename(name, target, src_dir_fd=parent, dst_dir_fd=parent)
         except PermissionError:
-            os.fchmod(parent, stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
+            mode = stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU
+            os.chmod(f"/proc/self/fd/{parent}", mode)  # noqa: PTH101 - a text
             os.rename(name, target, src_dir_fd=parent, dst_dir_fd=parent)
     except FileNotFoundError:
         return ""
     except OSError as error:
         return f"[sandbox: {shown} must not be made here: {error.strerror}]"
+    _open_up(parent, target)
     is_back = before is not None and _put_back(parent, name, before)
     again = " and what was there put back" if is_back and before is not MINIMAL else ""
     return (
         f"[sandbox: {shown} would take effect outside and was renamed to {target}{again}; "
         'to make it, run the command again with access "outside"]'
     )
+
+
+def _open_up(parent: int, name: str) -> None:
+    """Let a directory be listed, so that it hides nothing where it is now."""
+    with contextlib.suppress(OSError):
+        flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        directory = os.open(name, flags, dir_fd=parent)
+        try:
+            mode = stat.S_IMODE(os.fstat(directory).st_mode)
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(f"/proc/self/fd/{directory}", mode | stat.S_IRWXU)  # noqa: PTH101 - a text
+        finally:
+            os.close(directory)
 
 
 def _free_name(parent: int, name: str) -> str:

@@ -63,6 +63,7 @@ SUBMODULE = (
     "git init -q top && cd top && git submodule --quiet add ../lib lib && git commit -qm one"
 )
 CLEAN = "echo a > tools/clean.sh"
+HOOK = "echo ls > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit"
 EVIL = "git config core.fsmonitor 'touch pwned; :'"
 
 
@@ -648,9 +649,33 @@ def test_what_could_not_be_put_back_at_once_is_put_back_later(
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is shut to root")
 def test_a_new_directory_that_cannot_be_looked_into_is_set_aside(root: Path) -> None:
-    (line,) = born(root, f"git init -q x && cd x && {EVIL} && chmod 0311 .")
+    watch = TreeWatch([root])
+    watch.learn()
+    sh(f"git init -q x && cd x && {EVIL} && chmod 0311 .", root)
+    (line,) = watch.compare()
     assert "x.set-aside" in line
-    (root / "x.set-aside").chmod(0o700)
+    (inner,) = watch.compare()  # what it held, now that it can be looked into
+    assert "x.set-aside/.git/config would" in inner
+    assert watch.compare() == []
+
+
+@pytest.mark.parametrize("before", ["", f"{REPOSITORY}; {HOOK}"])
+def test_hooks_in_a_directory_that_cannot_be_listed_do_not_stay(
+    root: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    listdir = os.listdir
+
+    def as_user(path: str) -> list[str]:  # nothing is shut to root
+        if not os.stat(path).st_mode & 0o400:
+            raise PermissionError(path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", as_user)
+    evil = f"git init -q .; {HOOK}; echo evil >> .git/hooks/pre-commit; chmod 0311 .git/hooks"
+    told = "".join(born(root, evil, before=before))
+    assert f"{root}/.git/hooks would take effect" in told
+    hook = root / ".git/hooks/pre-commit"
+    assert hook.exists() == bool(before) and (not before or "evil" not in hook.read_text())
 
 
 def test_a_crowd_of_directories_hides_nothing_that_was_known(
