@@ -71,7 +71,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
 }
 MAX_LINES = 700
 MAX_FAN_OUT = 15
-MAX_SINGLE_IMPORTERS = 40
+MAX_SINGLE_IMPORTERS = 39
 # they bring the others together
 COMPOSITION_ROOTS = {"agentcli.app.compose", "agentcli.app.session", "agentcli.app.subagents"}
 
