@@ -498,7 +498,9 @@ class TreeWatch:
         by_git = frozenset(named).difference(self._roots)
         for place in by_git:
             for tree in () if self.is_inside(place) else trees.get(place, ()):
-                named |= dict.fromkeys(run_by(hooks_in(place), tree), Kind.SCRIPT)
+                hooks = hooks_in(place)
+                led_to = (*map(os.path.realpath, hooks), *run_by(hooks, tree))
+                named |= dict.fromkeys(led_to, Kind.SCRIPT)
         for path, item in found.items.items():
             is_run = item.kind in {Kind.HOOK, Kind.SCRIPT}
             above = (path, *parents_of(path))

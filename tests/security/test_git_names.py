@@ -104,6 +104,7 @@ def test_a_link_leads_through_git_directories_to_no_program(tmp_path: Path, kind
         ("core.hooksPath $PWD", "pre-commit"),
         ("core.hooksPath $HOME/hooks", "tools/lint.sh"),
         ("core.hooksPath $HOME/hooks", ".pre-commit-config.yaml"),
+        ("core.hooksPath $HOME/linked", "hooks.d/one"),
     ],
 )
 def test_what_the_users_configuration_names_is_protected(
@@ -114,6 +115,9 @@ def test_what_the_users_configuration_names_is_protected(
     program(work / "tools/lint.sh")
     program(home / "hooks/pre-commit")
     (home / "hooks/pre-commit").write_text("#!/bin/sh\ntools/lint.sh && pre-commit run\n")
+    program(work / "hooks.d/one")
+    (home / "linked").mkdir()
+    (home / "linked/pre-commit").symlink_to(work / "hooks.d/one")
     told(work, f"mkdir -p $(dirname {file}); {EVIL} {file}; chmod +x {file}", kind=kind)
     assert not (work / file).exists() or "pwned" not in (work / file).read_text()
     assert run_by_git(work / file)
