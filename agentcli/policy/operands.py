@@ -129,7 +129,8 @@ def possible_values(words: Words, *options: str) -> Words:
         values = [value] if equals else []
         is_meant = word in options
         if not word.startswith("--"):
-            values = [word[place + 1 :] for place, each in enumerate(word) if each in letters]
+            # one that takes a value has all that follows it, where it comes first
+            values = [word.partition(each)[2] for each in letters if each in word]
             is_meant = is_meant or "" in values
         elif len(name) > len("--o"):
             is_meant = any(option.startswith(name) for option in options)

@@ -358,7 +358,26 @@ def _ways_to_say(command: SimpleCommand) -> Iterator[str]:
     words = ["$?" if word is None else word for word in command.words]
     if words:
         yield " ".join(words)
-        yield " ".join([words[0].rpartition("/")[2], *words[1:]])
+        name = words[0].rpartition("/")[2]
+        yield " ".join([name, *words[1:]])
+        if name == "git":
+            yield " ".join([name, *_behind_gits_options(words[1:])])
+
+
+def _behind_gits_options(words: Sequence[str]) -> Sequence[str]:
+    """What git is to do: ``push`` of ``git -C sub --no-pager push``; git(1)."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 1 + (words[at] in _GIT_TAKES)
+    return words[at:]
+
+
+_GIT_TAKES = frozenset(
+    {
+        "-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env",
+        "--attr-source",
+    }
+)  # fmt: skip
 
 
 # --- hosts ---------------------------------------------------------------------------------

@@ -221,6 +221,17 @@ def test_a_deny_pattern_covers_any_part_and_looks_through_wrappers(command: str)
 
 
 @pytest.mark.spec("SEC-3")
+def test_a_deny_pattern_of_git_sees_behind_the_options_of_git_itself() -> None:
+    rule = parse_rule("bash(git push *)")
+    for text in ("git push", "git -C sub push", "git -c a.b=c push x", "git --no-pager push",
+                 "/usr/bin/git --git-dir x -P push", "cd sub && git -C.. push"):  # fmt: skip
+        assert touches(rule, bash(text)), text
+        assert not allows(rule, bash(text)) or text == "git push"
+    for text in ("git log push", "git -C push status", "git"):
+        assert not touches(rule, bash(text)), text
+
+
+@pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize(
     "command", ["echo rm x", "git rm x", "grep 'rm x' file", "rmdir x", "ls rm", "farm x"]
 )
