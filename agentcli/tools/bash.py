@@ -14,7 +14,7 @@ import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -119,12 +119,12 @@ class BashArguments(Arguments):
 
 @frozen
 class _Start:
-    """Where and with what a command starts."""
+    """Where and with what a command starts. ``gone`` says of its directory that it is not there."""
 
     state: ShellState
     base: dict[str, str]
     cwd: Path
-    note: str = ""
+    gone: str = ""
     sandbox: Sandbox | None = None
     access: Access = Access.OUTSIDE
     withheld: frozenset[str] = frozenset()
@@ -175,8 +175,10 @@ class BashTool(BaseTool[BashArguments]):
     async def preview(self, args: BashArguments, ctx: BashContext) -> str:
         """The exact command, the directory, what limits it, and what differs for it (SEC-15)."""
         start = await _where(ctx, args)
-        named = str(start.cwd).replace("\n", r"\n")  # no line of its own, made by a command inside
-        where = f"in {named}{_limits(start, ctx.sandbox)}"
+        where = f"in {start.cwd}{_limits(start, ctx.sandbox)}"
+        if start.gone:
+            where = f"{start.gone}: it will not run"
+        where = where.replace("\n", r"\n")  # no line of its own, made by a command inside
         changed = _changed_variables(start.state) if args.access is not None else ()
         return "\n".join((f"{args.command}\n", where, *changed))
 
@@ -204,6 +206,8 @@ class BashTool(BaseTool[BashArguments]):
         start = await _where(ctx, args)
         if ctx.access not in {None, Access.OUTSIDE} and start.sandbox is None:
             return ToolOutput.error("The sandbox was switched off meanwhile. Run it again.")
+        if start.gone and not start.access.reads_only:
+            return await _not_run(ctx, start)
         shell = _find_shell(ctx.workspace)
         if shell is None:
             return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
@@ -264,7 +268,7 @@ class BashTool(BaseTool[BashArguments]):
         finally:
             output.close()
             born = await _settle(ctx, start, lives) if confined or not start.sandbox else ()
-        notes = [start.note] if start.note else []
+        notes = [f"[{start.gone}; this ran in {start.cwd}]"] if start.gone else []
         if output.run is None:
             notes += await _keep_state(ctx, start, handover, ended)
         notes += await asyncio.to_thread(_left_running, ended, start)
@@ -291,7 +295,7 @@ async def _settle(ctx: BashContext, start: _Start, lives: StillLives | None) -> 
 
 
 async def _where(ctx: BashContext, args: BashArguments) -> _Start:
-    """The state of the session's shell; its directory replaced when it is gone."""
+    """The state of the session's shell; the session's directory where the shell's is gone."""
     access = ctx.access or Access(args.access or Access.INSIDE)
     sandbox = ctx.sandbox if access is not Access.OUTSIDE else None
     if sandbox is not None and not (await sandbox.begin()).is_on:
@@ -301,7 +305,7 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
     base = users = base_environment()
     if sandbox is not None:
         base = await asyncio.to_thread(sandbox.environment, base, access)
-    cwd, note = ctx.workspace.cwd, ""
+    cwd, gone = ctx.workspace.cwd, ""
     if state.cwd is not None and state.cwd != str(cwd):
         wanted = Path(state.cwd)
         place = wanted if sandbox is None else sandbox.on_machine(wanted)
@@ -311,10 +315,20 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
             cwd = wanted
         else:
             is_there = await asyncio.to_thread(os.path.isdir, wanted)
-            gone = "does not exist in the sandbox" if is_there else "no longer exists"
-            gone = "leads elsewhere now" if led and is_there else gone
-            note = f"[{wanted} {gone}; this ran in {cwd}]"
-    return _Start(state, base, cwd, note, sandbox, access, frozenset(users.keys() - base.keys()))
+            how = "does not exist in the sandbox" if is_there else "no longer exists"
+            gone = f"{wanted} {'leads elsewhere now' if led and is_there else how}"
+    return _Start(state, base, cwd, gone, sandbox, access, frozenset(users.keys() - base.keys()))
+
+
+async def _not_run(ctx: BashContext, start: _Start) -> ToolOutput:
+    """What was judged, and approved, for a directory that is gone is done in no other (SEC-6)."""
+    states = ShellStates.from_json(await ctx.state.get(STATE_KEY))
+    domain = "outside" if start.sandbox is None else "inside"
+    back = replace(getattr(states, domain), cwd=None)
+    with suppress(StoreError):
+        await ctx.state.set(STATE_KEY, replace(states, **{domain: back}).to_json())
+    where = f"The next command starts in {start.cwd}"
+    return ToolOutput.error(f"{start.gone}: nothing was run. {where}.")
 
 
 def _has_boundary(ctx: BashContext) -> bool:

@@ -114,6 +114,9 @@ def test_the_directory_of_the_users_own_commands_is_not_led_elsewhere_from_insid
     terminal.wait_for("exit code 0")
     terminal.line("go")
     terminal.wait_for("Done.")
+    terminal.line("!touch mark")
+    terminal.wait_for("nothing was run")
+    assert not (work / "mark").exists()
     terminal.line("!touch mark; pwd -P; echo gone-$((1+1))")
     terminal.wait_for("gone-2")
     assert not (other / "mark").exists() and (work / "mark").exists()
@@ -192,3 +195,33 @@ def test_however_deep_a_command_makes_its_temporary_directory_the_next_program_s
         done = one_shot(model_server, *more, cwd=work, TMPDIR=str(tmp_path / "temporary"))
         assert (done.code, done.stdout) == (0, "Done.\n"), done.stderr
         assert "exit code 0" in last_result(model_server)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-6", "SEC-15")
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_was_approved_in_a_directory_that_is_moved_away_meanwhile_runs_in_no_other(
+    model_server: ModelServer, chat: Chat, work: Path, kind: str
+) -> None:
+    needs(kind)
+    (work / "build").mkdir()
+    (work / "kept").touch()
+    moves = f"until [ -e {work}/flag ]; do sleep 0.05; done; mv {work}/build {work}/old"
+    model_server.add(
+        call("bash", {"command": "cd build", "access": "outside"}),
+        call("bash", {"command": f"({moves}) >/dev/null 2>&1 &"}),
+        call("bash", {"command": "rm -rf *", "access": "outside"}),
+        "Done.",
+    )
+    terminal = chat("--permission-mode", "auto", "--sandbox", kind)
+    terminal.line("go")
+    terminal.wait_for("cd build")
+    terminal.confirm("y")
+    terminal.wait_for("rm -rf *")
+    (work / "flag").touch()
+    terminal.wait_until(lambda: (work / "old").exists())
+    terminal.confirm("y")
+    terminal.wait_for("Done.")
+    assert (work / "kept").exists()
+    assert "no longer exists: nothing was run" in last_result(model_server)
+    leave(terminal)

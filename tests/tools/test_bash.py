@@ -155,10 +155,12 @@ def test_where_the_shell_cannot_tell_the_model_is_told_so(tmp_path: Path, ending
     assert texts[2].startswith(f"{tmp_path}/sub\n1\n")
 
 
-@pytest.mark.spec("OPS-1")
-def test_a_deleted_directory_falls_back_to_the_session_s_and_says_so(tmp_path: Path) -> None:
-    texts = several(tool_context(tmp_path), "mkdir gone; cd gone; rmdir ../gone", "pwd", "pwd")
-    assert texts[1].startswith(f"{tmp_path}\n[{tmp_path}/gone no longer exists")
+@pytest.mark.spec("OPS-1", "SEC-6")
+def test_in_a_deleted_directory_nothing_runs_and_the_next_is_in_the_session_s(
+    tmp_path: Path,
+) -> None:
+    texts = several(tool_context(tmp_path), "mkdir gone; cd gone; rmdir ../gone", "rm -rf *", "pwd")
+    assert f"{tmp_path}/gone no longer exists: nothing was run" in texts[1]
     assert texts[2].startswith(f"{tmp_path}\n[exit")
 
 
