@@ -17,7 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from agentcli.domain.patterns import LazyPattern
-from agentcli.domain.secrecy import KEYS, is_called_credential, is_private_server, is_secret
+from agentcli.domain.secrecy import (
+    KEYS,
+    is_called_credential,
+    is_plain_address,
+    is_private_server,
+    is_secret,
+)
 
 _SHORTEST_BASE64 = 8
 _SHORTEST_WEAK = 8
@@ -140,7 +146,7 @@ def environment_secrets(env: Mapping[str, str], named: Mapping[str, str] = {}) -
         upper = name.upper()
         if upper.startswith("OTEL_EXPORTER_OTLP_") and upper.endswith("_HEADERS"):
             found.update(dict.fromkeys(header_secrets(text)))
-        elif name in named or is_called_credential(name, text):
+        elif (name in named or is_called_credential(name, text)) and not is_plain_address(text):
             if is_secret(text, is_local=_is_of_local_server(upper, env, named.get(name, ""))):
                 found[text] = None
         elif "://" in text:
@@ -150,8 +156,8 @@ def environment_secrets(env: Mapping[str, str], named: Mapping[str, str] = {}) -
 
 def weak_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
     """Values in ``env`` that are called keys and are none to keep from data (``is_secret``)."""
-    called = (text.strip() for name, text in env.items() if is_called_credential(name, text))
-    return tuple(filter(_is_key_like, called))
+    called = [text.strip() for name, text in env.items() if is_called_credential(name, text)]
+    return tuple(each for each in called if _is_key_like(each) and not is_plain_address(each))
 
 
 def _is_key_like(text: str) -> bool:

@@ -30,7 +30,7 @@ from agentcli.config.redaction import address_secrets, environment_secrets
 from agentcli.config.toml_file import Mistake, locate, parse_leniently, refusal
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort, PermissionMode, ProviderConfig
-from agentcli.domain.secrecy import is_secret
+from agentcli.domain.secrecy import is_secret, secrets_in
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
@@ -132,20 +132,20 @@ class Settings:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must never be shown or stored: keys, tokens, passwords (SEC-9)."""
-        if not (self.providers or self.stored or self.search_api_key_env):
+        if not (self.providers or self.stored or self.search_api_key_env or self.search_url):
             return tuple(environment_secrets(self.env, {}))
         configs = self.providers.values()
         named = {config.key_env: config.base_url for config in configs if config.key_env}
         named |= {name: "" for name in [self.search_api_key_env] if name}
         stored = self.stored.known.values() if self.stored is not None else ()
         kept = [key for key in stored if is_secret(key)]
-        in_addresses = [text for config in configs for text in address_secrets(config.base_url)]
+        addresses = (*(config.base_url for config in configs), self.search_url or "")
+        in_addresses = [text for url in addresses for text in address_secrets(url)]
         sent = [
             text
             for config in configs
-            for value in (*config.headers.values(), *config.query.values())
-            for text in (value, *value.split())  # "Bearer KEY"
-            if is_secret(text)
+            for pair in (*config.headers.items(), *config.query.items())
+            for text in secrets_in(*pair)  # "Bearer KEY"
         ]
         return (*environment_secrets(self.env, named), *kept, *in_addresses, *sent)
 

@@ -58,9 +58,15 @@ _NAMED = LazyPattern(
     r"access)_?key|sig(?:nature)?) ?= ?([^&;,\s'\"]+)"
 )
 _SERVER = LazyPattern(r"://(?:[^/\s@]*@)?([^/\s?;]+)")
+# NAME=VALUE and NAME: VALUE, of an option, an address or a header
+_PAIR = LazyPattern(r"([A-Za-z][\w\-]*)(?=[=:] ?([^&;,\s'\"]+))")
+_MARKS = ":,;'\"{}"
+_BETWEEN = LazyPattern(r"[\s/?&=:,;'\"{}]+")
 _WORDS_OF_KEYS = (rf"\S{{{_SHORTEST},}}", rf"[\w.~+\-]{{{_SHORTEST},}}")
 _SEPARATORS = r"[-_. /]+"
+_BETWEEN_WORDS = r"[-_. /(),;]+"
 _WORD = r"(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,14})?[0-9]{0,4}"
+_SIZED = r"[0-9]{1,3}[A-Za-z]{1,2}"  # 1m, 128k
 _SERVED = r"[\w.+\-]+@[\w\-]+(?:\.[\w\-]+)+|[\w\-]+(?:\.[\w\-]+)*:[0-9]{1,5}"
 _DUMMY = r"(?i)dummy|placeholder|example|changeme|unused|not-?needed|no-?key"
 
@@ -89,15 +95,31 @@ def secrets_in(name: str, value: str) -> Iterator[str]:
     """What nobody may see of what a server is given as a variable or header ``name``.
 
     Where the name says nothing, an address, a path or a few words are none, but for the password
-    or the key in them. Looks at the disk.
+    or the key in them; an address is none, whatever the name. Looks at the disk.
     """
-    for text in dict.fromkeys((value, *value.split())):
-        named = is_called_credential(name.replace("-", "_"), text)
-        if is_secret(text) and (named or not _is_plain(text)):
+    named = is_called_credential(name.replace("-", "_"), value)
+    for text in dict.fromkeys((value, *(word.strip(_MARKS) for word in value.split()))):
+        if is_secret(text) and not (is_plain_address(text) if named else _is_plain(text)):
             yield text
-        parts = [login.partition(":")[2] for login, _ in _LOGIN.findall(text)]
-        parts += [*(found[0] for found in re.finditer(KEYS, text)), *_NAMED.findall(text)]
-        yield from filter(is_secret, parts)
+            tokens = _BETWEEN.split(text) if text != value or named else ()
+            yield from (each for each in tokens if is_secret(each) and not _is_plain(each))
+    yield from keys_within(value)
+
+
+def keys_within(text: str) -> Iterator[str]:
+    """What stands in ``text`` where keys do: in an address, after its name, in a known form."""
+    parts = [login.partition(":")[2] for login, _ in _LOGIN.findall(text)]
+    parts += [*(found[0] for found in re.finditer(KEYS, text)), *_NAMED.findall(text)]
+    parts += _AUTHORISED.findall(text)
+    for name, word in _PAIR.findall(text):
+        if is_called_credential(name.replace("-", "_"), word) and not is_plain_address(word):
+            parts.append(word.strip(_MARKS))
+    yield from filter(is_secret, parts)
+
+
+def is_plain_address(text: str) -> bool:
+    """Whether it is an address that lets nobody in."""
+    return "://" in text and _is_plain(text)
 
 
 def _is_plain(text: str) -> bool:
@@ -108,7 +130,8 @@ def _is_plain(text: str) -> bool:
     if text.startswith(("/", "~/", "./", "../")):
         first = "/".join(text.split("/", 2)[:2])
         return os.path.lexists(os.path.expanduser(first))  # noqa: PTH111 - a text
-    words = (re.fullmatch(rf"{_WORD}|[0-9]{{1,12}}", each) for each in re.split(_SEPARATORS, text))
+    forms = rf"{_WORD}|[0-9]{{1,12}}|{_SIZED}"
+    words = (re.fullmatch(forms, each) for each in re.split(_BETWEEN_WORDS, text))
     return all(words) or re.fullmatch(_SERVED, text) is not None
 
 

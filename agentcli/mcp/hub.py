@@ -104,13 +104,13 @@ class ServerHub:
         return [self._facts(link) for link in self._links.values()]
 
     def _facts(self, link: _Link) -> ServerFacts:
-        client = link.client
+        client, redact = link.client, self._remembered.redact
         return ServerFacts(
             name=link.server.name,
             status=link.status,
             where=link.server.shown or link.server.url or link.server.command,
-            problem=link.problem,
-            said=client.said if client is not None else link.said,
+            problem=redact(link.problem),
+            said=redact(client.said if client is not None else link.said),
             version=link.version,
             protocol=link.protocol,
             instructions=link.instructions,

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentcli.domain.secrecy import is_secret, secrets_in
+from agentcli.domain.secrecy import is_secret, keys_within, secrets_in
 from agentcli.domain.values import frozen
 
 MAX_SERVERS = 100
@@ -120,8 +120,14 @@ class McpServer:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values of its environment and headers that nobody may see (SEC-9)."""
-        found = (text for each in (*self.env, *self.headers) for text in secrets_in(*each))
+        """What nobody may see of its environment, headers, arguments and address (SEC-9)."""
+        found = [text for each in (*self.env, *self.headers) for text in secrets_in(*each)]
+        options = zip(("", *self.args), self.args, strict=False)
+        # "--api-key KEY" is as "--api-key=KEY", and "--header" says nothing of what is in it
+        lines = [f"{before}={each}" for before, each in options if before.startswith("--")]
+        for line in (*self.args, *lines, self.url):
+            found += keys_within(line)
+        found += filter(_is_token, urlsplit(self.url).path.split("/"))
         return tuple(dict.fromkeys(found))
 
     @property

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.domain.secrecy import is_credential, is_private_server, is_secret
+from agentcli.domain.secrecy import (
+    is_credential,
+    is_private_server,
+    is_secret,
+    keys_within,
+    secrets_in,
+)
 
 DUMMIES = (
     "", "x", "ollama", "lm-studio", "LM Studio", "dummy", "dummy-key", "dummy-key-0123456789abcdef",
@@ -115,3 +121,46 @@ def test_what_commands_need_is_no_credential(name: str, value: str) -> None:
 )  # fmt: skip
 def test_what_holds_a_key_is_a_credential_whatever_it_is_called(value: str) -> None:
     assert is_credential("NOTE", value)
+
+
+KEY = "tv7Qw2Lk9Xz4Pv8Nb1Mt6Rj3"
+
+
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize("text", [
+    f"--api-key={KEY}", f"API_KEY={KEY} serve", f"--header=X-Api-Key: {KEY}",
+    f"Authorization: Bearer {KEY}", f"https://x.example.com/mcp?tavilyApiKey={KEY}&a=b",
+    f"postgres://me:{KEY}@db.example.com/x",
+])  # fmt: skip
+def test_a_key_within_an_argument_is_known(text: str) -> None:
+    assert set(keys_within(text)) == {KEY}
+
+
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize("name", ["Cookie", "HDR"])
+@pytest.mark.parametrize("text", [
+    f"a=b; sid={KEY}; c=d", f'Token token="{KEY}"', f'{{"Authorization": "Bearer {KEY}"}}',
+])  # fmt: skip
+def test_a_key_within_a_header_is_known_alone(name: str, text: str) -> None:
+    found = set(secrets_in(name, text))
+    assert KEY in found
+    assert all(KEY in each for each in found)
+
+
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize(("name", "text"), [
+    ("anthropic-beta", "context-1m-2025-08-07,output-128k-2025-02-19"),
+    ("HTTP-Referer", "https://github.com/me/tool"), ("AUTH_URL", "http://localhost:3000"),
+    ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)"), ("X-Title", "My App v2.1-beta3"),
+])  # fmt: skip
+def test_an_address_and_words_are_no_secret_of_a_header(name: str, text: str) -> None:
+    assert not [*secrets_in(name, text)]
+
+
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize("text", [
+    "@modelcontextprotocol/server-github@2025.4.8", "/usr/lib/a1b2c3d4e5f6g7h8.py", "--db-password",
+    "--auth-url=https://login.corp.example.com/oauth2", "https://mcp.example.com/v1/s?profile=a-1",
+])  # fmt: skip
+def test_what_servers_are_started_with_is_no_secret(text: str) -> None:
+    assert not [*keys_within(text)]

@@ -16,6 +16,7 @@ from tests.e2e.one_shot import check_sessions, result_of
 from tests.support.cli import Finished, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, call, calls, say
+from tests.support.web_server import WebServer, answer
 
 pytestmark = [pytest.mark.sampled, pytest.mark.spec("TOOL-13")]
 SUPPORT = Path(__file__).resolve().parent.parent / "support"
@@ -97,6 +98,43 @@ def test_an_error_of_a_server_is_told_without_its_key_and_with_its_address(
     assert key not in done.stdout + done.stderr + again.stdout + again.stderr + log
     assert f"of {url} is not welcome" in sent and sent.count(told) == 3
     assert told in done.stdout
+
+
+@pytest.mark.spec("SEC-9", "MCP-4")
+@pytest.mark.parametrize("given", [
+    ("--api-key", "{}"), ("--header", "X-Api-Key: {}"), ("https://a.example/mcp?tavilyApiKey={}",),
+])  # fmt: skip
+def test_a_key_in_a_servers_arguments_is_in_no_output_and_no_file(
+    tmp_path: Path, home: Path, given: tuple[str, ...]
+) -> None:
+    key = "srvkey-7Qw2Lk9Xz4Pv8Nb1Mt6Rj3"
+    server_of = hostile("betrays", env={"SERVER_KEY": "x", "API_URL": "y"})
+    server_of["args"] += [each.format(key) for each in given]
+    config = json.dumps({"mcpServers": {"one": server_of}})
+    line = ("run", "--mcp-config", config, "--yolo", "--debug", "debug.log", "go")
+    with ModelServer([call("mcp__one__echo", {}), say("END")]) as server:
+        done = run_agent(*line, env=agent_env(server), cwd=tmp_path)
+        sent = json.dumps(server.requests[-1].body)
+    assert key in sent and done.stdout == "END\n", done.stderr
+    assert key not in done.stderr
+    files = [each for place in (home, tmp_path) for each in place.rglob("*") if each.is_file()]
+    assert not [each for each in files if key.encode() in each.read_bytes()]
+
+
+@pytest.mark.spec("SEC-9", "MCP-5")
+def test_what_a_server_says_when_it_is_tried_is_shown_without_the_key_that_it_was_sent(
+    tmp_path: Path, home: Path
+) -> None:
+    key = "srvkey-7Qw2Lk9Xz4Pv8Nb1Mt6Rj3"
+    page = answer(f"no: {key}", status="403 Forbidden")
+    with WebServer({"/mcp": page, f"/mcp?key={key}": page}) as web:
+        entry = {"url": f"http://127.0.0.1:{web.port}/mcp?key={key}", "headers": {"X-Key": key}}
+        (home / ".claude.json").write_text(json.dumps({"mcpServers": {"one": entry}}))
+        added = run_agent("mcp", "import", str(home / ".claude.json"), cwd=tmp_path)
+        assert added.code == 0, added.stderr
+        for shape in ("table", "json"):
+            done = run_agent("mcp", "test", "one", "--format", shape, cwd=tmp_path)
+            assert "403" in done.stdout and key not in done.stdout + done.stderr
 
 
 @pytest.mark.spec("MCP-4")

@@ -103,3 +103,31 @@ def test_a_real_key_in_an_answer_is_shown_by_no_run(
         assert "[redacted]" in done.stdout
     files = [path for path in home.rglob("*") if path.is_file()]
     assert files and not [path for path in files if IN_ENVIRONMENT.encode() in path.read_bytes()]
+
+
+HEADERS = """
+[providers.anthropic.headers]
+anthropic-beta = "context-1m-2025-08-07"
+HTTP-Referer = "https://github.com/me/tool"
+Cookie = "a=b; CF_Authorization=${FOR_A_HEADER}"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-9")
+def test_of_headers_and_addresses_only_keys_are_taken_out(
+    model_server: ModelServer, tmp_path: Path, home: Path
+) -> None:
+    (home / "agentcli").mkdir(exist_ok=True)
+    (home / "agentcli" / "config.toml").write_text(HEADERS)
+    key, url = "tv7Qw2Lk9Xz4Pv8Nb1Mt6Rj3", "http://localhost:3000"
+    env = agent_env(model_server, AUTH_URL=url, FOR_A_HEADER=key)
+    said = f"context-1m-2025-08-07 https://github.com/me/tool {url}"
+    (tmp_path / "a.txt").write_text(f"{said} {key}")
+    model_server.add(call("read_file", {"path": "a.txt"}), said, "END")
+    done = run_agent("run", "go", env=env, cwd=tmp_path)
+    assert done.stdout == f"{said}\n", done.stderr
+    run_agent("run", "-c", "more", env=env, cwd=tmp_path)
+    sent = json.dumps(model_server.requests[-1].body)
+    assert sent.count(said) == 2
+    assert key not in sent

@@ -62,7 +62,8 @@ def call(number: Any, params: dict[str, Any]) -> None:
         print("I cannot go on", file=sys.stderr, flush=True)
         os._exit(7)
     elif MODE == "betrays":
-        told = f"{os.environ['SERVER_KEY']} of {os.environ['API_URL']} is not welcome"
+        who = " ".join([*sys.argv[2:], os.environ["SERVER_KEY"]])
+        told = f"{who} of {os.environ['API_URL']} is not welcome"
         say({"id": number, "error": {"code": -32000, "message": told}})
         return
     elif MODE == "hangs":
