@@ -333,6 +333,8 @@ def _limit(request: dict[str, Any], error_write: int, go: int | None) -> None:
         _module("sandbox_landlock").restrict(rules["landlock"])
     if calls is None:
         return
+    if rules["calls"]["sealed"]:
+        request["argv"][1:1] = ["--seccomp", str(calls.without_users())]
     listener = calls.install(rules["calls"], hands_over=go is not None)
     if listener >= 0 and go is not None:
         os.write(error_write, _LISTENER + b"%d" % listener)

@@ -311,6 +311,7 @@ class SessionSandbox:
             "unix": not reads_only,
             "inet": network or (is_bwrap and not reads_only),
             "frozen": reads_only,
+            "sealed": is_bwrap and self._filtered and not os.getuid(),
             "registry": str(private.sockets),
         }
         from agentcli.process.sandbox_setup import (

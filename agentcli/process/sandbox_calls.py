@@ -34,6 +34,8 @@ _FREE_KINDS = (0x54, 0x89, 0xB7)  # terminals and pipes, sockets, namespaces
 _FREE_REQUESTS = (2, 0x80086601, 0x80087601, 0x801C581F, 0xC020660B)
 # its operations pass no filter; ``barred`` are the keyrings, and what could stall the guard
 _URING = (425, 426, 427)
+_FIRST_FREE = 100  # above the numbers that commands are given files under
+_CLONE3, _NEW_USER = 435, 0x10000000  # its flags lie where a pointer leads: clone(2) is taken then
 # fchmodat2, setxattrat, removexattrat, file_setattr
 _CHANGES_EVERYWHERE = (452, 463, 466, 469)
 
@@ -58,23 +60,24 @@ class _Numbers:
 # asm-generic/unistd.h
 _GENERIC: dict[str, int | tuple[int, ...]] = {
     "seccomp": 277, "socket": 198, "connect": 203, "listen": 201, "socketpair": 199, "ioctl": 29,
-    "barred": (217, 218, 219, 282), "prlimit": 261,
+    "barred": (217, 218, 219, 282), "prlimit": 261, "clone": (220, 97),
     "changes": (5, 6, 7, 14, 15, 16, 45, 52, 53, 54, 55, 88),
 }  # fmt: skip
 _MACHINES = {
     "x86_64": _Numbers(
         0xC000003E,
         seccomp=317, socket=41, connect=42, listen=50, socketpair=53, ioctl=16,
-        barred=(248, 249, 250, 323), prlimit=302,
+        barred=(248, 249, 250, 323), prlimit=302, clone=(56, 272),
         changes=(76, 90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261,
                  268, 280),
         older=0x40000003, older_barred=(102, 359, 360, 361, 362, 286, 287, 288, 374),
-        older_prlimit=340,
+        older_prlimit=340, older_clone=(120, 310),
         other_numbers=0x40000000,
     ),
     "aarch64": _Numbers(
         0xC00000B7, **_GENERIC, older=0x40000028,
         older_barred=(281, 282, 283, 288, 309, 310, 311, 388), older_prlimit=369,
+        older_clone=(120, 337),
     ),
     "riscv64": _Numbers(0xC00000F3, **_GENERIC),
     "loongarch64": _Numbers(0xC0000102, **_GENERIC),
@@ -165,6 +168,32 @@ def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
         known += b"".join(_when(kind << 8, _answer(_ALLOW)) for kind in _FREE_KINDS)
         program += _when(here.one("ioctl"), _argument(1) + known + _refuse(errno.ENOTTY))
     return program + _answer(_ALLOW)
+
+
+def without_users() -> int:
+    """An open file with the filter that bubblewrap puts on: no more user namespaces.
+
+    In one of its own root could mount the control groups (cgroups(7)) that it is itself in, whose
+    files are root's: what it limits, stops or kills there runs outside.
+    """
+    if (here := machine()) is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    checked = _argument(0) + _step(_AND, _NEW_USER) + _when(0, _answer(_ALLOW))
+    checked += _refuse(errno.EPERM)
+
+    def calls(name: str) -> bytes:
+        known = _step(_LOAD, _NUMBER_AT) + _when(_CLONE3, _refuse(errno.ENOSYS))
+        return known + b"".join(_when(each, checked) for each in here.many(name)) + _answer(_ALLOW)
+
+    program = _step(_LOAD, _ARCHITECTURE_AT)
+    for architecture in here.many("older"):
+        program += _when(architecture, calls("older_clone"))
+    nameless = os.memfd_create("filter")
+    os.write(nameless, program + calls("clone"))
+    os.lseek(nameless, 0, os.SEEK_SET)
+    handle = fcntl.fcntl(nameless, fcntl.F_DUPFD, _FIRST_FREE)
+    os.close(nameless)
+    return handle
 
 
 def install(calls: dict[str, object], *, hands_over: bool) -> int:

@@ -499,6 +499,35 @@ def test_node_talks_to_its_children_and_its_own_sockets(work: Path, kind: str) -
     assert text.startswith("hi\nipc\n"), text
 
 
+GROUPS = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+print("begins", libc.unshare(0x10000000 | 0x20000 | 0x2000000))  # user, mounts, control groups
+place = os.environ["TMPDIR"].encode()
+for kind, what in ((b"cgroup2", None), (b"cgroup", b"memory"), (b"cgroup", b"freezer")):
+    if libc.mount(b"none", place, kind, 0, what) == 0:
+        print("MOUNTED", kind, what, os.listdir(place))
+"""
+
+
+@both
+@pytest.mark.parametrize("access", [Access.INSIDE, Access.READ_ONLY, Access.NETWORK])
+@pytest.mark.skipif(os.getuid() != 0, reason="the control groups are root's")
+@pytest.mark.spec("SEC-4", "SEC-7", "SEC-18")
+def test_root_mounts_no_control_groups_whose_limits_hold_outside(
+    work: Path, kind: str, access: Access
+) -> None:
+    (work / "groups.py").write_text(GROUPS)
+
+    async def run() -> str:
+        async with Sandboxed(work, kind) as inside:
+            return await inside.with_access(access, f"{PYTHON} -I groups.py")
+
+    said = asyncio.run(run())
+    assert "begins" in said
+    assert "MOUNTED" not in said
+
+
 @both
 @pytest.mark.spec("SEC-18", "SEC-4")
 def test_no_way_around_the_filter_is_open(work: Path, kind: str) -> None:
