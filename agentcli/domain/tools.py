@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 PREFIX = "mcp__"
 """What the names of tools of MCP servers begin with: ``mcp__SERVER__TOOL`` (MCP-4)."""
+_MOST_LINKS = 100  # more than a kernel follows
 
 
 class Asks(StrEnum):
@@ -169,9 +171,13 @@ class Workspace:
         return self.cwd / Path(path).expanduser()
 
     def contains(self, path: Path) -> bool:
-        """Whether ``path``, with all links followed, lies in the workspace (SEC-5)."""
+        """Whether ``path``, with all links followed, lies in the workspace (SEC-5).
+
+        What a link of ``/proc`` leads to does not: it is another place for each process.
+        """
         real = real_path(path)
-        return any(real.is_relative_to(real_path(base)) for base in (self.root, *self.extra))
+        is_in = any(real.is_relative_to(real_path(base)) for base in (self.root, *self.extra))
+        return is_in and (str(real) == os.path.normpath(path) or not _is_by_process(path))
 
 
 def real_path(path: Path) -> Path:
@@ -180,6 +186,21 @@ def real_path(path: Path) -> Path:
         return Path(os.path.realpath(path))
     except OSError:  # a link that may not be read, such as another process's root in /proc
         return Path(os.path.abspath(path))  # noqa: PTH100 - pathlib's keeps ".."
+
+
+def _is_by_process(path: Path) -> bool:
+    """Whether the way to ``path``, which is absolute, leads through ``/proc``."""
+    place, left = "/", _MOST_LINKS
+    waiting = list(reversed(path.parts))
+    while waiting and left:
+        place = os.path.normpath(os.path.join(place, waiting.pop()))  # noqa: PTH118 - text
+        if place == "/proc":
+            return True
+        with contextlib.suppress(OSError):
+            waiting += reversed(Path(os.readlink(place)).parts)  # noqa: PTH115 - text
+            place = os.path.dirname(place)  # noqa: PTH120 - text
+            left -= 1
+    return not left
 
 
 class McpServers(Protocol):

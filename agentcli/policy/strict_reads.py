@@ -16,7 +16,9 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from agentcli.domain.tools import Workspace
+from agentcli.domain.extensions.checks import is_chosen_there
+from agentcli.domain.files import read_start
+from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 from agentcli.domain.worktrees import filled_by_others, lies_in
 from agentcli.policy.bash_command import SimpleCommand
@@ -67,6 +69,7 @@ VERSIONED = frozenset(
 """Programs that tell their version without a look at the directory that they are started in."""
 _BUILT_IN = frozenset({"[", "echo", "false", "pwd", "true", "type"})
 _WHATEVER_ITS_FILES_ARE_CALLED = frozenset({"cat", "du", "head", "ls", "stat"})
+_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/opt/homebrew/", "/home/linuxbrew/")
 _NULL = "/dev/null"
 _NESTED = re.compile(r"\s*\(([^()]*)\)\s*")
 _CD = re.compile(r"\s*cd +([\w./+-]+)(?: +&& +([^;\n]*))?", re.ASCII)
@@ -226,7 +229,7 @@ class _Strict:
         """Whether one that finds files by itself finds no credentials (SEC-3)."""
         if name == "diff":
             return not any(self.workspace.resolve(each).is_dir() for each in files)
-        places = [self.workspace.resolve(each) for each in files or ["."]]
+        places = [real_path(self.workspace.resolve(each)) for each in files or ["."]]
         if name == "rg":  # below, what is hidden it leaves out
             root = os.path.realpath(self.workspace.root)
             names = (os.path.relpath(each, root).split("/") for each in places)
@@ -302,9 +305,20 @@ class _Strict:
         found = shutil.which(program, path=place)
         own = (self.workspace.root, *self.workspace.extra)
         barred = [each for root in own for each in filled_by_others(root)]
-        if found is None or lies_in(Path(found), barred):
+        if found is None or lies_in(Path(found), barred) or _is_stand_in(found):
             return None
         return os.path.realpath(found)
+
+
+def _is_stand_in(found: str) -> bool:
+    """Whether a program that is not the system's may run another one that the directory names.
+
+    So do version managers: with a script, or one program that many names lead to.
+    """
+    if found.startswith(_SYSTEM):
+        return False
+    is_other = not Path(os.path.realpath(found)).name.startswith(Path(found).name)
+    return is_other or is_chosen_there(found) or read_start(found, 2) == b"#!"
 
 
 _SPECIAL: dict[str, Callable[[_Strict, Sequence[str]], bool]] = {

@@ -290,6 +290,58 @@ def test_a_changed_path_to_other_programs_is_not_taken_for_the_systems(
     assert is_read_only("cat a.txt", workspace, f"{other}:/usr/bin:/bin")
 
 
+@pytest.mark.spec("SEC-2", "SEC-4")
+def test_what_a_version_manager_puts_in_the_place_of_a_program_is_not_the_systems(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs what a file of the directory names (``.tool-versions``: ``nodejs path:./x``)."""
+    own, shims = tmp_path / "bin", tmp_path / "there/shims"
+    for place in (own, shims):
+        place.mkdir(parents=True)
+    for path, text in ((own / "manager", b"\x7fELF"), (shims / "perl", b"#!/bin/sh\n")):
+        path.write_bytes(text)
+        path.chmod(0o755)
+    (shims / "ruby").symlink_to(own / "manager")
+    monkeypatch.setenv("PATH", f"{shims}:{own}:/usr/bin:/bin")
+    for name in ("perl", "ruby"):
+        assert not is_read_only(f"{name} --version", workspace), name
+    (own / "node18").write_bytes(b"\x7fELF")
+    (own / "node18").chmod(0o755)
+    (own / "node").symlink_to("node18")
+    assert is_read_only("node --version", workspace)
+    assert is_read_only("bash --version; ls", workspace)
+
+
+@pytest.mark.spec("SEC-4", "SEC-5")
+@pytest.mark.parametrize("contained", [False, True])
+def test_what_each_process_finds_elsewhere_is_no_file_of_the_workspace(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, *, contained: bool
+) -> None:
+    """A command that runs in ``sub`` reads ``sub/a.txt`` there, and the judge another file."""
+    monkeypatch.chdir(workspace.root)
+    (workspace.root / "sub/a.txt").symlink_to("/etc/passwd")
+    (workspace.root / "here").symlink_to("/proc/self/cwd")
+    (workspace.root / "again").symlink_to("here/sub")
+    below = Workspace(workspace.root, workspace.root / "sub")
+    for name in ("/proc/self/cwd/a.txt", "/proc/thread-self/cwd/a.txt", "../here/a.txt"):
+        assert not workspace.contains(below.resolve(name)), name
+        for text in (f"cat {name}", f"cat < {name}", f"cd .. && cd sub && head {name}"):
+            assert not is_read_only(text, below, contained=contained), text
+    for text in ("cd here && cat a.txt", "cd again && ls", "ls again/*"):
+        assert not is_read_only(text, workspace, contained=contained), text
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_link_to_a_directory_hides_no_credentials(workspace: Workspace) -> None:
+    (workspace.root / ".bundle").mkdir()
+    (workspace.root / ".bundle/config").write_text("BUNDLE_GEMS: user:password")
+    (workspace.root / "link").symlink_to(".bundle")
+    assert not is_read_only("grep -r x link", workspace)
+    assert not is_read_only("rg x link", workspace)
+    assert not is_read_only("cd link && rg x", workspace)
+    assert is_read_only("rg x sub", workspace)
+
+
 def test_a_relative_path_where_no_such_program_is_does_no_harm(workspace: Workspace) -> None:
     assert is_read_only("ls", workspace, "node_modules/.bin:/usr/bin:/bin")
 
