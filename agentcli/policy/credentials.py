@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace
@@ -54,6 +54,9 @@ _RUNS_CODE = re.compile(
 )
 _MOST_BEFORE_CODE = 4  # "uv run python -c"
 _IN_CODE = re.compile(r"""[^\s'"`(){};,<>|&]+""")
+_EDITS = re.compile(r"sed|ed|ex|n?vim?")
+_GLUED = re.compile(r"(?=[rReE]([^\s;}]+))")  # "r.env" reads .env
+_MOST_GLUED = 500
 _SHOWS_HIDDEN = re.compile(r"dotglob|GLOBIGNORE")
 _HERE_STRING = re.compile(r"<<<\s*([^\s;&|()<>]+)")
 _FED_BY = re.compile(r"""(?<![<&])<>?(?![<&(])[ \t]*((?:"[^"\n]*"|'[^'\n]*'|[^\s;&|()<>"'])+)""")
@@ -126,10 +129,14 @@ def _in_code(
     """Files that are there and that a line of Python, sed and their kind names."""
     for command in commands:
         first = ((word or "").rpartition("/")[2] for word in command.words[:_MOST_BEFORE_CODE])
-        if not any(map(_RUNS_CODE.fullmatch, first)):
+        runs = [name for name in first if _RUNS_CODE.fullmatch(name)]
+        if not runs:
             continue
+        is_editor = any(map(_EDITS.fullmatch, runs))
         for code in (*filter(None, command.words[1:]), *command.fed):
-            for name in dict.fromkeys(_IN_CODE.findall(code)):
+            glued = islice(_GLUED.finditer(code), _MOST_GLUED) if is_editor else ()
+            names = (*_IN_CODE.findall(code), *(found[1] for found in glued))
+            for name in dict.fromkeys(names):
                 if any(map(os.path.lexists, places_of(name, starts))):
                     yield name, command.text
 

@@ -63,6 +63,7 @@ _SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitutio
 _MAY_SKIP = _SUBSHELLS | {
     "if_statement", "case_statement", "for_statement", "while_statement", "negated_command",
 }  # fmt: skip
+_WRITE_NAMES = (("echo",), ("printf",), ("sed",), ("awk",))
 _TOP_LEVEL = "git rev-parse --show-toplevel"
 _GIVEN = "./given"
 _IFS = re.compile(r"IFS=(?:[^$`\s\"'\\]{0,8}|\"[^$`\"\\]{0,8}\"|\$?'[^']{0,8}')")  # of "read" alone
@@ -238,7 +239,7 @@ class _Reader:
         if any(word is None and each != mark for word, each in both):
             return False
         program = [_GIVEN if word is None else word for word in inner.inner[0].words]
-        written = any(each.words[:1] in (("echo",), ("printf",)) for each in sources)  # it is named
+        written = any(each.words[:1] in _WRITE_NAMES for each in sources)  # it is named
         is_known = bool(program) and program[0] in HARMLESS_WITH_ANY_OPTION
         return is_known and not written and self._call(program)
 

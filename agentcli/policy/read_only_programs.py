@@ -40,10 +40,16 @@ _FIND_WITH_TEXT = frozenset(
 )  # fmt: skip
 _FIND_WITH_FILE = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
 _FIND_FIRST = frozenset({"-H", "-P", "-O0", "-O1", "-O2", "-O3"})
-_SED_ADDRESS = r"(?:[0-9]+|\$|/[\w .:=^$*@#,-]+/)"
-_SED_COMMAND = rf"(?:{_SED_ADDRESS}(?:,(?:\+[0-9]+|{_SED_ADDRESS}))?)?p"
-_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:; *{_SED_COMMAND})*;?", re.ASCII)
-_SED_RISKY = re.compile(r"(?:^|[;{}\n0-9$/!, ])\t*[wWrRe](?:[ \t]|$|[^a-z])|/[gpiIm0-9]*[we]")
+_SED_SET = r"\[\^?\]?(?:\[:\w+:\]|[^]\n])*+\]"
+# what is no command in a script of sed: texts, and addresses and labels with what they stand for
+_SED_TEXT = re.compile(
+    rf"s([/|,#@_~!%+])(?:\\.|{_SED_SET}|(?!\1)[^\\\n[])*+\1(?:\\[\s\S]|(?!\1)[^\\\n])*+\1[gpiI0-9]*"
+    rf"|y/(?:\\.|[^/\\\n])*+/(?:\\.|[^/\\\n])*+/|/(?:\\.|{_SED_SET}|[^/\\\n[])*+/[IM]*"
+    r"|(?:^|(?<=[0-9$/;{\n ]))[aic](?:\\\n|\\? ).*|[:btT] ?[a-z]\w*(?=[;}\n]|\Z)",
+    re.ASCII,
+)
+_SED_PLAIN = re.compile(r"[0-9$,;{}!~+ \t\npdDgGhHnNxzlqQ=F]*")
+_LONGEST_SCRIPT = 2_000
 _SED_FLAGS = frozenset({"-n", "--quiet", "--silent", "-E", "-r", "-nE", "-nr", "-En", "-rn"})
 _JQ_FLAGS = frozenset(
     {
@@ -105,8 +111,10 @@ def _sed(words: Sequence[str], may_read: Readable) -> bool:
 
 
 def _is_harmless_script(script: str) -> bool:
-    risky = UNKNOWN in script or _SED_RISKY.search(script)
-    return not risky or _SED_SCRIPT.fullmatch(script) is not None
+    """Whether what is left without texts are commands that read and write no file."""
+    if UNKNOWN in script or len(script) > _LONGEST_SCRIPT:
+        return False
+    return _SED_PLAIN.fullmatch(_SED_TEXT.sub("", script)) is not None
 
 
 def _jq(words: Sequence[str], may_read: Readable) -> bool:
@@ -280,6 +288,7 @@ _TOOLS: dict[str, frozenset[str]] = {
 _WRITES = re.compile(
     r"-w|-o.*|-u|--?(?:out|write|exec|toolexec|config|eval|fix|install|update).*|-C.*"
 )
+_ASK_DATABASES = frozenset({"dpkg", "rpm", "apt-cache", "brew"})
 # cargo-metadata(1), docs.astral.sh/uv: they bring the lock file up to date before they answer
 _LOCKS = {"cargo": ("metadata", "tree"), "uv": ("tree",)}
 _LEAVES_LOCK = frozenset({"--locked", "--frozen", "--no-deps"})
@@ -304,7 +313,18 @@ def _tool(words: Sequence[str], may_read: Readable) -> bool:
         return False
     if rest[0] in _LOCKS.get(name, ()) and _LEAVES_LOCK.isdisjoint(rest):
         return False
-    return not any(_WRITES.fullmatch(word) for word in rest[1:])
+    is_told = name in _ASK_DATABASES or _stays(rest[1:], may_read)
+    return is_told and not any(_WRITES.fullmatch(word) for word in rest[1:])
+
+
+def _stays(words: Sequence[str], may_read: Readable) -> bool:
+    """Whether no word is a path that leads elsewhere, nor the value of an option."""
+    named = (each for word in words for each in (word, word.partition("=")[2]))
+    return all(may_read(each) for each in named if _leads_away(each))
+
+
+def _leads_away(word: str) -> bool:
+    return word.startswith(("/", "~")) or ".." in word.split("/")
 
 
 def _read(words: Sequence[str], _may_read: Readable) -> bool:
@@ -322,9 +342,9 @@ def _alone(words: Sequence[str], _may_read: Readable) -> bool:
     return len(words) == 1
 
 
-def _any(words: Sequence[str], _may_read: Readable) -> bool:
+def _any(words: Sequence[str], may_read: Readable) -> bool:
     """What it is told only changes what it prints."""
-    return UNKNOWN not in words
+    return UNKNOWN not in words and _stays([w for w in words if w[:5] != "/dev/"], may_read)
 
 
 # --- git, where it can do nothing but read --------------------------------------------------------
@@ -411,8 +431,7 @@ def _is_unsafe_for_git(name: str, word: str, may_read: Readable) -> bool:
         if name == "grep":
             return not re.fullmatch(r"-[a-zA-Z0-9]*", word) or "O" in word or "f" in word
         return word.startswith("-O") or (word.startswith("-S") and name in {"blame", "annotate"})
-    is_path = word.startswith(("/", "~")) or ".." in word.split("/")
-    return is_path and not may_read(word)
+    return _leads_away(word) and not may_read(word)
 
 
 def _git_lists(name: str, rest: Sequence[str]) -> bool:
@@ -431,8 +450,8 @@ def _git_lists(name: str, rest: Sequence[str]) -> bool:
 
 def _git_config_reads(rest: Sequence[str], names: Sequence[str]) -> bool:
     """``git config NAME`` does, too; git-config(1)."""
-    is_name = len(names) == 1 and "." in names[0] and names[0][0] != "-"
-    return is_name or (not _GIT_READS_CONFIG.isdisjoint(rest) and len(names) <= 1)
+    is_told = any("." in name for name in names) or not _GIT_READS_CONFIG.isdisjoint(rest)
+    return is_told and len(names) <= 1 and not any(name.startswith("-") for name in names)
 
 
 # what else holds for the words of some: all of them, and those that no pattern knows
