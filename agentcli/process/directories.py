@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import time
 from collections import deque
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed
 from agentcli.domain.tools import real_path
-from agentcli.process.set_aside import SET_ASIDE
+from agentcli.process.set_aside import SET_ASIDE, held_at
 
 _MOST_PARTS = 100  # of what a link says
 _MOST_MODULES = 10_000  # directories that are looked into
@@ -29,13 +30,20 @@ _OF_GIT = frozenset({
 })  # fmt: skip
 _MARKS = frozenset({".git", *IN_DIRECTORIES})
 _ALWAYS = _MARKS | OBEYED  # looked at however many others there are
+_HEAD, _LINKED_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-f]{40}"), re.compile(rb"refs/")
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 
 
-def directories_in(directory: Path) -> list[Path]:
-    """Directories in ``directory``, also by links; a link that leads nowhere hides no other."""
+def directories_in(directory: Path, tell: Callable[[str], object] = str) -> list[Path]:
+    """Directories in ``directory``, also by links; a link that leads nowhere hides no other.
+
+    ``tell`` is told of one that may not be looked into.
+    """
     try:
         names = os.listdir(directory)  # noqa: PTH208 - names
+    except PermissionError:
+        tell(str(directory))
+        return []
     except OSError:
         return []
     return [place for name in names if is_directory(place := directory / name)]
@@ -69,23 +77,45 @@ def is_directory(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - see above
 
 
-def git_directories_below(modules: Path, is_inside: Callable[[Path], bool]) -> Iterator[Path]:
+def git_directories_below(
+    modules: Path, is_inside: Callable[[Path], bool], tell: Callable[[str], object] = str
+) -> Iterator[Path]:
     """Git directories of submodules, whose names may hold slashes; real paths.
 
     ``modules`` is in a real directory. Links may lead in circles, and away from what is inside.
+    ``tell`` is told of one that may not be looked into, and of nothing (``""``) if there are more.
     """
-    waiting, seen = deque([followed(modules)]), set[Path]()
-    while waiting and len(seen) < _MOST_MODULES:
+    waiting, seen, gits = deque([followed(modules)]), set[Path](), set[Path]()
+    while waiting:
+        if len(seen) >= _MOST_MODULES:
+            tell("")
+            return
         place = waiting.popleft()
-        for entry in map(followed, directories_in(place) if is_inside(place) else ()):
-            if not is_inside(entry):
+        for child in directories_in(place, tell) if is_inside(place) else ():
+            entry = followed(child)
+            # those of another git directory are looked for by who is given that
+            if not is_inside(entry) or (child.name == "modules" and place in gits):
                 continue
             # a command may have removed some of it, but not what is read-only
             if any(os.path.lexists(entry / name) for name in ("HEAD", "config", "hooks")):
+                gits.add(entry)
                 yield entry
-            elif entry not in seen:
+            if entry not in seen and not _is_taken_for_one(entry):
                 seen.add(entry)
                 waiting.append(entry)
+
+
+def _is_taken_for_one(git: Path) -> bool:
+    """Whether git itself takes it for a git directory, in which it uses no other.
+
+    See ``is_git_directory`` and ``validate_submodule_git_dir`` in its sources.
+    """
+    head = held_at(str(git / "HEAD"))
+    if head is None or os.path.lexists(git / "commondir"):
+        return False
+    is_head = _LINKED_HEAD if stat.S_ISLNK(head.type) else _HEAD
+    parts = (git / "objects", git / "refs")
+    return bool(is_head.match(head.data)) and all(os.access(part, os.X_OK) for part in parts)
 
 
 def followed(path: Path) -> Path:

@@ -41,6 +41,11 @@ _REMOTES = frozenset(
         ("branch", "pushremote"),
     }
 )  # fmt: skip
+# for such an address git runs "git-remote-NAME", from PATH; see gitremote-helpers(7)
+_HELPED = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9+.-]*::"
+    r"|(?!(?:file|git|ssh|git\+ssh|ssh\+git|https?|ftps?):)[A-Za-z0-9][A-Za-z0-9+.-]*://"
+)
 _PROGRAM_KEYS = frozenset(
     {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
 )
@@ -101,7 +106,8 @@ def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
         elif match := _SETTING.match(text, at):
             key = match[1].lower()
             value = _plain(match[2] or "")
-            if not _is_harmless_key(section, key) or ("/" in value and (section, key) in _REMOTES):
+            is_place = "/" in value or bool(_HELPED.match(value))
+            if not _is_harmless_key(section, key) or (is_place and (section, key) in _REMOTES):
                 found.append((section, key, value, heading))
         else:
             return None
@@ -147,11 +153,11 @@ def linked(base: str, data: bytes, key: bytes = b"") -> str:
 
 
 def places_of_remote(git: str, setting: Sequence[str], trees: Iterable[str] = ()) -> list[str]:
-    """Where a remote that ``git``'s ``setting`` names may be here; empty if it names none.
+    """Where a remote that ``git``'s ``setting`` names may be here; empty if it names a program.
 
     Git runs the hooks of what it pushes to. ``trees`` are working trees that use ``git``.
     """
-    if (setting[0], setting[1]) not in _REMOTES:
+    if (setting[0], setting[1]) not in _REMOTES or _HELPED.match(setting[2]):
         return []
     path = unquote(setting[2].removeprefix("file://"))
     names = dict.fromkeys((setting[2], path, path.removeprefix("/") if path[:2] == "/~" else path))
@@ -191,6 +197,12 @@ def _old_remotes(git: str) -> Iterator[str]:
             for line in os.fsdecode(read_start(f"{directory}/{name}")).splitlines():
                 url = line.removeprefix("URL:").strip()
                 yield from dict.fromkeys((url, url.partition("#")[0]))
+
+
+def names_no_helper(remote: bytes) -> bool:
+    """Whether a remote's file of an older form has git run no program for its address."""
+    lines = os.fsdecode(remote).splitlines()
+    return not any(_HELPED.match(line.removeprefix("URL:").strip()) for line in lines)
 
 
 def target_of(path: str) -> str:

@@ -45,6 +45,7 @@ from agentcli.process.git_config import (
     linked,
     merges_by_itself,
     named_by,
+    names_no_helper,
     places_of_remote,
     programs_of,
     pushed_to,
@@ -82,6 +83,7 @@ _HOOKS = "hooks"
 _REBASE = "rebase-merge/git-rebase-todo"
 # how that merges, and "git cherry-pick --continue" and "git revert --continue" do
 _MERGES = ("rebase-merge/strategy", "sequencer/opts")
+_OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 # others' packages: nobody opens one of them as a project; their repositories are looked at
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
@@ -98,6 +100,7 @@ class Kind(Enum):
     SCRIPT = "run by other programs"
     TODO = "the steps of a rebase"
     STRATEGY = "how commits are merged"
+    REMOTE = "the address of a remote"
     SHUT = "a directory that cannot be looked into"
 
 
@@ -323,15 +326,18 @@ class TreeWatch:
             waiting += found.fitting(prefix, listing.directories)
             waiting += found.fitting("", map(os.path.realpath, listing.links))
         self._listings = found.directories
-        self._add_remotes(found)
+        self._add_others(found)
         hiding = hiding_below([*self._roots, *self._untrusted])
         for script in (*self._scripts, *hiding):
             self._add_tree(str(script), Kind.SCRIPT, found)
         self._add_named(self._named, found)
         return found
 
-    def _add_remotes(self, found: Survey) -> None:
-        """Where git pushes to it runs hooks, though nobody looks there otherwise."""
+    def _add_others(self, found: Survey) -> None:
+        """What was known, however crowded it is now, and where git pushes to, which runs hooks."""
+        for git in self.known.git_directories:
+            if os.path.realpath(git) == git and os.path.isdir(git):  # noqa: PTH112 - a text
+                self._git_directory(git, found)
         configs = _configs(found)
         places = pushed_to(configs, tuple(found.git_directories), _trees(found, configs))
         for path in filter(self.is_inside, places):
@@ -392,6 +398,12 @@ class TreeWatch:
 
     def _git_directory(self, git: str, found: Survey) -> None:
         """What in it, and in those that it leads to, decides which programs git runs."""
+
+        def tell(shut: str) -> None:
+            if shut:
+                self._add_file(shut, Kind.SHUT, found)
+            found.is_cut |= not shut
+
         waiting = [git]
         while waiting:
             git = waiting.pop()
@@ -401,16 +413,18 @@ class TreeWatch:
             self._add_file(f"{git}/config", Kind.CONFIG, found)
             self._add_file(f"{git}/info/attributes", Kind.ATTRIBUTES, found)
             self._add_tree(f"{git}/{_HOOKS}", Kind.HOOK, found)
+            for name in _OLD_REMOTES:
+                self._add_tree(f"{git}/{name}", Kind.REMOTE, found)
             # a linked working tree has submodules of its own
-            for part in (Path(git), *directories_in(Path(git, "worktrees"))):
+            for part in (Path(git), *directories_in(Path(git, "worktrees"), tell)):
                 self._add_file(f"{part}/config.worktree", Kind.CONFIG, found)
                 self._add_file(f"{part}/{_REBASE}", Kind.TODO, found)
                 for name in _MERGES:
                     self._add_file(f"{part}/{name}", Kind.STRATEGY, found)
                 waiting += filter(self.is_inside, [self._common(str(part), found)])
+                modules = part / "modules"
                 waiting += map(
-                    str,
-                    git_directories_below(part / "modules", lambda path: self.is_inside(str(path))),
+                    str, git_directories_below(modules, lambda at: self.is_inside(str(at)), tell)
                 )
 
     def _common(self, git: str, found: Survey) -> str:
@@ -548,7 +562,7 @@ class TreeWatch:
         if is_old or self._is_shielded(path):
             return True
         match now.kind:
-            case Kind.CONFIG | Kind.TODO | Kind.STRATEGY:
+            case Kind.CONFIG | Kind.TODO | Kind.STRATEGY | Kind.REMOTE:
                 return self._is_harmless(path, now, before)
             case Kind.LINK:
                 return is_file and target_of(path) in found.git_directories
@@ -594,6 +608,9 @@ class TreeWatch:
     def _is_harmless(self, path: str, now: _Watched, before: _Watched | None) -> bool:
         if now.kind is Kind.STRATEGY:
             return now.content.is_whole and merges_by_itself(path, now.content.data)
+        if now.kind is Kind.REMOTE:
+            is_file = stat.S_ISREG(now.content.type) and now.content.is_whole
+            return is_file and names_no_helper(now.content.data)
         if now.kind is Kind.TODO:
             known = steps_that_run(before.content.data) if before is not None else frozenset()
             return now.content.is_whole and steps_that_run(now.content.data) <= known

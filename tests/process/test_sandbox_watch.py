@@ -659,6 +659,40 @@ def test_a_new_directory_that_cannot_be_looked_into_is_set_aside(root: Path) -> 
     assert watch.compare() == []
 
 
+@pytest.mark.parametrize("shut", [".git/modules/libs", ".git/modules", ".git/worktrees"])
+def test_directories_of_gits_that_cannot_be_listed_hide_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, shut: str
+) -> None:
+    listdir = os.listdir
+
+    def as_user(path: str) -> list[str]:  # nothing is shut to root
+        if not os.stat(path).st_mode & 0o400:
+            raise PermissionError(path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", as_user)
+    evil = f"git init -q --bare {shut}/libs/foo && cd {shut}/libs/foo && {EVIL}"
+    watch = TreeWatch([root])
+    sh(REPOSITORY, root)
+    watch.learn()
+    sh(f"({evil}) && chmod 0311 {shut}", root)
+    assert f"{root}/{shut} would take effect" in "".join(watch.compare())
+    assert not (root / shut).exists()
+
+
+def test_a_crowd_of_submodules_hides_none_that_was_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directories, "_MOST_MODULES", 30)
+    module = ".git/modules/x/y/z"
+    crowd = "mkdir $(seq -f .git/modules/%g 40)"
+    evil = f"git -C {module} config core.fsmonitor 'touch pwned'"
+    before = f"git init -q .; git init -q --bare {module}"
+    told = "".join(born(root, f"{crowd}; {evil}", before=before))
+    assert f"{root}/{module}/config would take effect" in told
+    assert "the others are not protected" in told
+
+
 @pytest.mark.parametrize("before", ["", f"{REPOSITORY}; {HOOK}"])
 def test_hooks_in_a_directory_that_cannot_be_listed_do_not_stay(
     root: Path, monkeypatch: pytest.MonkeyPatch, before: str

@@ -1,4 +1,4 @@
-"""Where ``.git`` files and ``commondir`` lead is read as git reads it (SEC-17, SEC-13)."""
+"""Where ``.git`` files, ``commondir`` and remotes lead is read as git reads it (SEC-17, SEC-13)."""
 
 from __future__ import annotations
 
@@ -64,3 +64,75 @@ def test_a_link_that_is_a_pipe_holds_nothing_up(tmp_path: Path, kind: str) -> No
     (work / "x.py").write_text(make)
     texts = told(work, "python3 x.py", "echo next", kind=kind)
     assert "next\n" in texts[1]
+
+
+# git goes to the directory of a submodule by its name alone
+SUBMODULE = """
+import os, subprocess
+git = lambda *words: subprocess.run(["git", *words], check=True, capture_output=True, text=True)
+module = ".git/modules/libs/foo"
+os.makedirs(".git/modules/libs")
+git("clone", "-q", "--bare", ".", module)
+git("update-index", "--add", "--cacheinfo", "160000," + git("rev-parse", "@").stdout[:40] + ",lib")
+os.mkdir("lib")
+with open(".gitmodules", "w") as file:
+    file.write('[submodule "libs/foo"]\\npath = lib\\nurl = https://example.org/x\\n')
+with open(module + "/config", "w") as file:
+    file.write("[core]\\nbare = false\\nfsmonitor = touch " + os.getcwd() + "/pwned; false\\n")
+def hide(head, *directories):
+    for name in directories:
+        os.mkdir(".git/modules/libs/" + name)
+    with open(".git/modules/libs/HEAD", "w") as file:
+        file.write(head)
+"""
+HIDDEN = {
+    "by nothing": "",
+    "by a name": 'hide("x")',
+    "by what is nearly a git directory": 'hide("ref: heads/x", "objects", "refs")',
+    "by a common directory elsewhere": (
+        'hide("ref: refs/heads/x", "objects", "refs"); '
+        'open(".git/modules/libs/commondir", "w").write("none")'
+    ),
+}
+
+
+@both
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
+def test_what_git_takes_for_no_git_directory_hides_no_submodule(
+    tmp_path: Path, kind: str, hidden: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / "x.py").write_text(SUBMODULE + hidden)
+    (text,) = told(work, "python3 x.py", kind=kind)
+    assert "exit code 0" in text and "modules/libs" in text
+    update = ["git", "submodule", "update", "--init"]
+    subprocess.run(update, check=False, cwd=work, capture_output=True)
+    assert not (work / "pwned").exists()
+
+
+REMOTES = {
+    "a new form": "git remote add origin foo::bar",
+    "a scheme": "git remote add origin foo://bar",
+    "of a branch": "git config branch.main.remote foo::bar",
+    "an old form": "mkdir -p .git/remotes; echo 'URL: foo::bar' > .git/remotes/origin",
+    "an older form": "mkdir -p .git/branches; echo foo::bar > .git/branches/origin",
+}
+
+
+@both
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("remote", REMOTES.values(), ids=REMOTES)
+def test_no_address_of_a_remote_has_git_run_a_program_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, remote: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    helper = work / ".venv/bin/git-remote-foo"
+    helper.parent.mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(helper.parent), prepend=":")
+    script = f"printf '#!/bin/sh\\ntouch {work}/pwned\\n' > {helper}; chmod 755 {helper}; {remote}"
+    (work / "x.sh").write_text(script)
+    told(work, "sh x.sh", kind=kind)
+    assert helper.exists()
+    subprocess.run(["git", "fetch"], check=False, cwd=work, capture_output=True)
+    assert not (work / "pwned").exists()
