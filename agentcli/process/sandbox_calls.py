@@ -377,7 +377,10 @@ class SocketKeeper:
         return True
 
     def _connect(self, process: int, handle: int, address: bytes) -> int:
-        if _family(address) != _UNIX:
+        family = _family(address)
+        if family == _NETLINK and any(address[4:12]):  # to others than the kernel: our right alone
+            return errno.EPERM
+        if family != _UNIX:
             return _connected(handle, address)
         if not (path := _path(address)):
             is_known = self._knows(_abstract_name(handle, address, listens=False))

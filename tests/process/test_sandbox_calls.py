@@ -499,6 +499,37 @@ def test_node_talks_to_its_children_and_its_own_sockets(work: Path, kind: str) -
     assert text.startswith("hi\nipc\n"), text
 
 
+MESSAGE = """
+import socket
+with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15) as own:  # NETLINK_KOBJECT_UEVENT
+    own.connect((0, 0))  # the kernel: anyone may
+    print("asks")
+    try:
+        own.connect((0, 1 << 20))
+        print("SENT", own.send(b"from inside"))
+    except OSError as error:
+        print("refused", error.errno)
+"""
+
+
+@both
+@pytest.mark.skipif(os.getuid() != 0, reason="messages to other programs are root's")
+@pytest.mark.spec("SEC-7", "SEC-18")
+def test_the_guard_lends_no_right_to_send_messages_to_other_programs(work: Path, kind: str) -> None:
+    (work / "message.py").write_text(MESSAGE)
+
+    async def run() -> str:
+        async with Sandboxed(work, kind) as inside:
+            return await inside.with_access(Access.NETWORK, f"{PYTHON} -I message.py")
+
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15) as other:
+        other.bind((0, 1 << 20))
+        said = asyncio.run(run())
+        with pytest.raises(BlockingIOError):
+            other.recv(100, socket.MSG_DONTWAIT)
+    assert f"asks\nrefused {errno.EPERM}\n" in said
+
+
 GROUPS = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
