@@ -166,7 +166,7 @@ class Guard:
         with os.fdopen(error_read, "rb", buffering=0) as file:
             failure = file.read(64) or b""
             if failure.startswith(_LISTENER):
-                self._keep_sockets(int(failure.removeprefix(_LISTENER)), calls)
+                self._keep_sockets(int(failure.removeprefix(_LISTENER)), request["rules"])
                 os.write(go_write, b"\n")
                 failure = file.read(64) or b""
         os.close(go_write)
@@ -180,9 +180,12 @@ class Guard:
         os.close(quiet)
         return True
 
-    def _keep_sockets(self, listener: int, calls: dict[str, Any]) -> None:
+    def _keep_sockets(self, listener: int, rules: dict[str, Any]) -> None:
+        writable = None
+        if "landlock" in rules:
+            writable = [*rules["landlock"]["writable"], "/dev/shm"]  # noqa: S108 - not a name of ours
         keeper = _module("sandbox_calls").SocketKeeper
-        self.sockets = keeper(self.command, listener, calls["registry"])
+        self.sockets = keeper(self.command, listener, rules["calls"]["registry"], writable)
 
     def watch(self) -> None:
         """Return when nothing of the command is left."""

@@ -280,11 +280,15 @@ class SocketKeeper:
     ``registry`` is a directory out of their reach, shared by the guards of a session, with a name
     for each socket at which one of their commands listens. The inode is held open as long as the
     guard lives, so its number means no other; so long the name is locked, and counts.
+    ``writable`` are the directories in which its commands make files, where no mount tells.
     """
 
-    def __init__(self, pid: int, listener: int, registry: str) -> None:
+    def __init__(
+        self, pid: int, listener: int, registry: str, writable: list[str] | None = None
+    ) -> None:
         self.listener = _file_of(pid, listener)
         self._registry = registry
+        self._writable = writable
         self._held: dict[str, tuple[int, int]] = {}
         self._unheard: dict[int, int] = {}
         here = machine()
@@ -404,12 +408,20 @@ class SocketKeeper:
                 self._note(_abstract_name(handle, address, listens=True), -1)
                 return
             found = _open_of(process, path)
-            if _answers(found, handle):  # another program's, which was moved there
+            if not self._may_have_made(found) or _answers(found, handle):  # another program's
                 os.close(found)
             else:
                 self._note(_inode_name(found), found)
         finally:
             os.close(handle)
+
+    def _may_have_made(self, found: int) -> bool:
+        """Whether it lies where the command writes: what a link leads to else is left in peace."""
+        if os.fstatvfs(found).f_flag & os.ST_RDONLY:
+            return False
+        path = os.readlink(f"/proc/self/fd/{found}")  # noqa: PTH115 - pathlib is slow to load
+        places = tuple(f"{place.rstrip('/')}/" for place in self._writable or ("/",))
+        return path.startswith(places)
 
     def _note(self, name: str, handle: int) -> None:
         for known, (held, _) in list(self._held.items()):

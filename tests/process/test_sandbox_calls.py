@@ -358,6 +358,33 @@ def test_no_socket_of_a_program_outside_is_reached(
 
 @both
 @pytest.mark.spec("SEC-18")
+def test_no_socket_elsewhere_is_tried_for_a_name_that_has_become_a_link(
+    work: Path, home: Path, kind: str
+) -> None:
+    (home / ".local" / "bin").mkdir(parents=True)
+    outside = home / ".local" / "bin" / "s"  # seen in both
+    script = f"""
+        import os, socket
+        server = socket.socket(socket.AF_UNIX)
+        server.bind("mine")
+        os.unlink("mine")
+        os.symlink("{outside}", "mine")
+        server.listen(1)
+        print("listens", os.path.exists("mine"))
+    """
+    (work / "link.py").write_text(textwrap.dedent(script))
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(outside))
+        other.listen(5)
+        other.setblocking(False)
+        (text,) = told(work, f"{PYTHON} link.py", kind=kind)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+    assert "listens True" in text
+
+
+@both
+@pytest.mark.spec("SEC-18")
 def test_a_socket_outside_cannot_pass_for_ones_own(work: Path, kind: str) -> None:
     script = """
         import os, socket
