@@ -132,8 +132,8 @@ def _foreign(table: str) -> str:
 def drop_foreign(db: sqlite3.Connection, cwd: str) -> tuple[str, ...]:
     """Drop what could act and has no mark; what it was, in words.
 
-    A session without a mark is one of ``cwd`` from now on. Raises ``MalformedBody`` where the
-    file's tables do not let it be dropped.
+    A session without a mark is one of ``cwd`` from now on, with the user's own model. Raises
+    ``MalformedBody`` where the file's tables do not let it be dropped.
     """
     dropped = foreign(db)
     now = {"now": time.time(), "why": UNSEALED}
@@ -142,9 +142,11 @@ def drop_foreign(db: sqlite3.Connection, cwd: str) -> tuple[str, ...]:
     if foreign(db):
         raise MalformedBody("it holds what this home did not write and what cannot be taken out")
     if not is_own(db):
-        (there,) = db.execute("SELECT cwd FROM session").fetchone()
+        there, model = db.execute("SELECT cwd, model FROM session").fetchone()
         if (place := from_column(there)) != cwd:
             dropped = (*dropped, f"its directory {place}")
-        db.execute("UPDATE session SET cwd = ?", (to_column(cwd),))
+        if name := from_column(model):  # it says whose server gets what is said from now on
+            dropped = (*dropped, f"its model {name}")
+        db.execute("UPDATE session SET cwd = ?, model = ''", (to_column(cwd),))
         put_mark(db, "session", 1)
     return dropped

@@ -20,7 +20,7 @@ import pytest
 from agentcli.process.leftovers import start_time
 from tests.e2e.chat import IDLE, leave
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
-from tests.support.model_server import ModelServer
+from tests.support.model_server import OPENAI, ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import call, say
 from tests.support.wire_facts import facts_of
@@ -297,3 +297,24 @@ def test_the_seal_leaves_the_home_in_no_export(
         told = run_agent("sessions", "export", path.stem, "--format", kind, env=env, cwd=work)
         assert told.code == 0 and mark not in told.stdout
     assert os.stat(tmp_path / "home" / "seal.key").st_mode & 0o777 == 0o600
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("how", ["--resume", "--continue", "--fork"])
+def test_another_home_s_session_does_not_say_whose_server_gets_what_is_said_next(
+    model_server: ModelServer, work: Path, tmp_path: Path, how: str
+) -> None:
+    env = {
+        **agent_env(model_server, OPENAI),
+        **agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home")),
+    }
+    path = begun(model_server, work, {**env, "AGENTCLI_HOME": str(tmp_path / "theirs")})
+    change(path, ("UPDATE session SET model = ?", ("openai/gpt-5-pro",)))
+    (sessions := tmp_path / "home" / "sessions").mkdir(parents=True)
+    shutil.copy(path, sessions)
+    before = len(model_server.requests)
+    which = ["--continue"] if how == "--continue" else ["--resume", path.stem]
+    more = ["--fork"] if how == "--fork" else []
+    done = run_agent("run", *which, *more, "go on", env=env, cwd=work)
+    assert (done.code, "its model openai/gpt-5-pro" in done.stderr) == (0, True), done.stderr
+    assert [request.path for request in model_server.requests[before:]] == ["/v1/messages"]

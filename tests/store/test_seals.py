@@ -116,7 +116,7 @@ def test_a_row_holds_in_no_other_session(path: Path) -> None:
     other = path.with_name("other.db")
     other.write_bytes(path.read_bytes())
     dropped, value, _ = taken_up(other, "/there")
-    assert dropped == ("the state of its shell", "its directory /here")
+    assert dropped == ("the state of its shell", "its directory /here", "its model a/b")
     assert value is None
 
 
