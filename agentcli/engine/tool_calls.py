@@ -332,6 +332,8 @@ class ToolCalls:
         if job.facts is None or job.place is None or job.tool is None:
             return False
         detail = await self._preview(job, *job.acting(job.tool)[:2])
+        if job.launch is not None and job.launch.when:  # a summary may be cut
+            detail += f"\nwhen: {job.launch.when}"
         if job.output is not None:
             return False
         if (said := await self._hooks_say(job, job.facts, job.place)) is not None:

@@ -182,6 +182,22 @@ def test_an_idle_chat_starts_what_is_due_and_the_agent_reacts(
     leave(terminal)
 
 
+@pytest.mark.spec("SEC-6", "BG-8")
+def test_the_question_about_a_schedule_shows_all_of_when_it_starts(
+    model_server: ModelServer, chat: Chat
+) -> None:
+    often = ",".join(["0"] * 40) + ",* 1-23 * * *"
+    spawn = {"tool": "bash", "args": {"command": "touch made"}}
+    spawn["schedule"] = {"cron_expression": often}
+    model_server.add(call("spawn_background", spawn), "As you like.")
+    terminal = chat(cols=140)
+    terminal.line("plan it")
+    terminal.wait_for("yes, once")
+    terminal.wait_for("0,0,* 1-23 * * *")
+    terminal.confirm("n")
+    leave(terminal)
+
+
 def asks_once(request: Recorded) -> Reply:
     """A session that starts a sub-agent in the background, which asks; then what each is told."""
     body = json.dumps(request.body)

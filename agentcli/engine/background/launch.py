@@ -10,6 +10,7 @@ starts one run at most.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping
@@ -36,13 +37,17 @@ SPAWN = "spawn_background"
 
 @frozen
 class Launch:
-    """A tool that will run, its validated ``args`` and the ``arguments`` they were made of."""
+    """A tool that will run, its validated ``args`` and the ``arguments`` they were made of.
+
+    ``when`` is its schedule as it was given, for the one who is to say yes.
+    """
 
     tool: Tool
     args: Any
     arguments: Mapping[str, Any]
     field: str = "args"
     is_direct: bool = False
+    when: str = ""
 
     @property
     def name(self) -> str:
@@ -67,6 +72,7 @@ def look_through(
         launch = check_launch(toolbox, target.tool, target.arguments)
         if target.schedule is not None:
             read_timing(target.schedule, time.time())  # before the user is asked about it
+            launch = replace(launch, when=json.dumps(target.schedule, ensure_ascii=False))
     except BackgroundRefused as error:
         return None, str(error), None
     if passage.allowed is not None and launch.name not in passage.allowed:
