@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from agentcli.tools.files.text import Line, count_lines, decode, lines_at, split_lines
+from agentcli.tools.files.text import Line, Text, count_lines, decode, lines_at, split_lines
 
 _CONTEXT = 3
 _MAX_COMPARED_LINES = 5_000
@@ -16,6 +16,7 @@ MAX_DIFF_CHARS = 2_000_000
 _MAX_SPLIT_LINES = 100_000
 
 _BYTES = " (binary)"
+_MARK = "\ufeff"
 _NO_END = "\\ No newline at end of file\n"
 
 _Opcode = tuple[str, int, int, int, int]
@@ -41,19 +42,30 @@ def diff_bytes(old_name: str, new_name: str, before: bytes | None, after: bytes 
     What differs has a diff, if only a head. Bytes have no lines; a text with a NUL that is put
     in has, since programs read it all the same.
     """
-    was, new = decode(before or b""), _as_text(after or b"")
+    was, now = decode(before or b""), decode(after or b"")
+    old, new = was.text if was else "", now.text if now else _with_nuls(after or b"")
+    if now and _unseen(was) != _unseen(now):  # else a diff of texts would not show it (SEC-6)
+        old, new = _spelt(was) if was else "", _spelt(now)
     old_label = "/dev/null" if before is None else f"a/{old_name}{'' if was else _BYTES}"
     new_label = "/dev/null" if after is None else f"b/{new_name}{_BYTES if new is None else ''}"
-    found = diff_texts(old_label, new_label, was.text if was else "", new or "")
+    found = diff_texts(old_label, new_label, old, new or "")
     if found.text or before == after:
         return found
     return Diff(f"--- {old_label}\n+++ {new_label}\n", 0, 0)
 
 
-def _as_text(data: bytes) -> str | None:
-    text = decode(data)
-    if text is not None:
-        return text.text
+def _unseen(text: Text | None) -> tuple[bool, str]:
+    """Whether it begins with a mark, and how its lines end where a text does not say so."""
+    return (bool(text.encoding.bom), text.encoding.line_end) if text else (False, "\n")
+
+
+def _spelt(text: Text) -> str:
+    """``text`` with its mark and its line ends, as characters."""
+    mark, end = _unseen(text)
+    return (_MARK if mark else "") + text.text.replace("\n", end)
+
+
+def _with_nuls(data: bytes) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -71,3 +71,26 @@ def test_a_diff_that_is_too_long_keeps_its_tail(end: str) -> None:
         text = diff_bytes("n", "n", None, f"{unit * 2_000_000}tail{end}".encode()).text
         assert text.startswith("--- /dev/null") and "more characters of the diff\n" in text
         assert "tail\n" in text[-60:] and len(text) < 2_000_200
+
+
+@pytest.mark.spec("SEC-6", "UI-2")
+@pytest.mark.parametrize(
+    ("before", "after", "put_in"),
+    [
+        (b"#!/bin/sh\n", b"\xef\xbb\xbf#!/bin/sh\n", "+\ufeff#!/bin/sh"),
+        (None, b"\xef\xbb\xbf.env\n", "+\ufeff.env"),
+        (None, b".env\r*.key", "+.env\r*.key"),
+        (b".env\n*.key\n", b".env\r*.key\r", "+.env\r*.key\r"),
+        (b"\xff\x00", b"\xef\xbb\xbfx\n", "+\ufeffx"),
+    ],
+)
+def test_a_mark_and_line_ends_that_are_put_in_are_in_the_diff(
+    before: bytes | None, after: bytes, put_in: str
+) -> None:
+    assert put_in in diff_bytes("f", "f", before, after).text
+
+
+@pytest.mark.spec("UI-2")
+def test_a_mark_that_stays_is_no_change() -> None:
+    diff = diff_bytes("f", "f", b"\xef\xbb\xbfa\nb\n", b"\xef\xbb\xbfa\nc\n")
+    assert diff.text.endswith("@@ -1,2 +1,2 @@\n a\n-b\n+c\n")
