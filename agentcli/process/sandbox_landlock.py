@@ -84,6 +84,7 @@ def shortcomings(abi: int, *, filtered: bool) -> str:
         missing.append("sockets of other programs can be reached")
     missing.append("secrets in the workspace are not hidden")
     missing.append("file permissions can be changed anywhere")
+    missing.append("names, sizes, times and attributes of hidden files can be found out")
     missing.append("command lines of other programs can be read, their shared memory reached")
     missing.append("the priority of other processes can be changed")
     if abi < ABI_SCOPE:

@@ -69,6 +69,7 @@ def test_older_kernels_are_said_to_do_less() -> None:
     assert "only TCP" in landlock.shortcomings(4, filtered=False)
     assert "the network is open" not in landlock.shortcomings(3, filtered=True)
     assert "sockets" not in landlock.shortcomings(3, filtered=True)
+    assert "names, sizes, times" in landlock.shortcomings(7, filtered=True)
     assert "can be sent signals" in landlock.shortcomings(5, filtered=True)
     assert "can be sent signals" not in landlock.shortcomings(6, filtered=True)
     assert landlock.handled_accesses(1) == (1 << 13) - 1
