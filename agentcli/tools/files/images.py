@@ -1,23 +1,26 @@
 """Re-encoding of images that no provider takes as they are (HIS-8): the only place that decodes.
 
 Law: Pillow is imported when the first image really needs it; what decoding may cost is judged
-from the header first (SEC-13), so a decompression bomb is never unpacked; a file that cannot be
-decoded is ``None``, never an exception. Runs in a thread; the event loop goes on.
+from the header first (SEC-13), so a decompression bomb is never unpacked, and a process of its own
+holds what a header does not say; a file that cannot be decoded is ``None``, never an exception.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import logging
+import sys
 from typing import Any
 
 from agentcli.domain.extensions.extras import has_extra, install_command
 from agentcli.domain.images import MAX_EDGE_PX, MAX_IMAGE_BYTES
 from agentcli.domain.messages import ImagePart
+from agentcli.tools._worker import answer_of
 
 MAX_DECODED_BYTES = 160_000_000
+MEMORY_BYTES = 270_000_000
+LIMIT_S = 30.0
 # what decoders hold per pixel, by Pillow's mode; 4 for all others
 _PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "ICO", "AVIF")
@@ -30,7 +33,20 @@ async def reencode_image(image: ImagePart) -> ImagePart | str:
     """A copy of ``image`` that every provider takes: still, small, sound; or what would help."""
     if not has_extra("images"):
         return f"to have it made to fit: {install_command('images')}"
-    return await asyncio.to_thread(reencoded, image) or ""
+    out = await answer_of("agentcli.tools.files.images", "PIL", image.data, LIMIT_S)
+    kind, _, data = out.partition(b"\n")
+    return ImagePart(kind.decode(), data) if data else ""
+
+
+def main() -> None:
+    """Answer for the image on standard input."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(LIMIT_S), int(LIMIT_S)))
+    better = reencoded(ImagePart("image/*", sys.stdin.buffer.read()))
+    if better is not None:
+        sys.stdout.buffer.write(better.media_type.encode() + b"\n" + better.data)
 
 
 def reencoded(image: ImagePart) -> ImagePart | None:
@@ -86,8 +102,8 @@ def _reduced(opened: Any) -> Any:
     if longest > 2 * MAX_EDGE_PX and picture.mode in {"P", "1"}:
         # colours of a table cannot be mixed: points are left out before the conversion
         picture = picture.resize(_scaled(picture.size, 2 * MAX_EDGE_PX), resample=0)
-    elif longest > 2 * MAX_EDGE_PX:
-        picture = picture.reduce(longest // (2 * MAX_EDGE_PX))
+    elif (factor := longest // (2 * MAX_EDGE_PX)) > 1:
+        picture = picture.reduce(factor)
     if picture.mode.startswith("I"):
         picture = picture.point(lambda value: value * (1 / 256)).convert("L")
     elif picture.mode not in {"L", "RGB", "RGBA"}:

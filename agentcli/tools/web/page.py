@@ -8,22 +8,18 @@ names is loaded.
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 import contextlib
 import html
-import importlib.util
 import json
-import os
 import re
 import sys
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
-from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.extensions.extras import has_extra, install_command
+from agentcli.tools._worker import answer_of
 from agentcli.tools.files.text import binary_kind, image_type
 
 _HEAD_BYTES = 4_096
@@ -80,7 +76,6 @@ _BREAKS = re.compile(
 _TAG_HEAD_CHARS = 40
 _FAILED = "the page could not be made Markdown; this is its bare text"
 _UNREADABLE = "[This page's HTML could not be read.]"
-_OWN_LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # unlike lower(), it keeps every character's place
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
@@ -192,37 +187,12 @@ async def to_markdown(page: str, base_url: str) -> Markdown:
 
 
 async def _converted(request: dict[str, str]) -> Markdown | None:
-    worker = await asyncio.create_subprocess_exec(
-        *_command(),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        cwd="/",
-        env={name: os.environ[name] for name in _OWN_LIBRARIES if name in os.environ},
-    )
+    question = json.dumps(request).encode()
+    out = await answer_of("agentcli.tools.web.page", "html_to_markdown", question, LIMIT_S)
     try:
-        async with asyncio.timeout(LIMIT_S):
-            out, _ = await worker.communicate(json.dumps(request).encode())
-        return Markdown(**json.loads(out)) if worker.returncode == 0 else None
-    except (TimeoutError, OSError, ValueError, TypeError):
+        return Markdown(**json.loads(out)) if out else None
+    except (ValueError, TypeError):
         return None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            worker.kill()
-        await uninterruptible(_joined(worker))
-
-
-async def _joined(worker: asyncio.subprocess.Process) -> None:
-    await worker.wait()
-
-
-def _command() -> list[str]:
-    """Our own interpreter; nothing is imported from the working directory (SEC-2)."""
-    library = importlib.util.find_spec("html_to_markdown")
-    files = [__file__] if library is None or library.origin is None else [__file__, library.origin]
-    places = [str(Path(file).resolve().parents[3 - 2 * index]) for index, file in enumerate(files)]
-    code = f"import sys; sys.path += {places!r}; from agentcli.tools.web import page; page.main()"
-    return [sys.executable, "-I", "-X", "utf8", "-c", code]
 
 
 # --- in the process ---

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import resource
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -84,6 +90,79 @@ def test_a_progressive_photo_costs_what_its_whole_size_costs() -> None:
     assert reencoded(ImagePart("image/jpeg", small)) is not None
     large = saved(Image.new("RGB", (7_000, 6_000)), "JPEG", progressive=True)
     assert reencoded(ImagePart("image/jpeg", large)) is None
+
+
+def scans(edge: int) -> bytes:
+    """A JPEG whose colours come one after another: decoders hold all of it at its whole size."""
+    plain = saved(Image.new("RGB", (16, 16), (128, 128, 128)), "JPEG", subsampling=0)
+    head, _, _ = plain.partition(b"\xff\xda")
+    at = head.index(b"\xff\xc0") + 5
+    head = head[:at] + struct.pack(">HH", edge, edge) + head[at + 4 :]
+    blocks = (edge // 8) ** 2
+    for number, tables, data in (
+        (1, 0, b"\x28\xa2\x8a" * (blocks // 4)),
+        (2, 17, b""),
+        (3, 17, b""),
+    ):
+        head += b"\xff\xda" + struct.pack(">HBBBBBB", 8, 1, number, tables, 0, 63, 0)
+        head += data or bytes(blocks // 2)
+    return head + b"\xff\xd9"
+
+
+def icon(edge: int) -> bytes:
+    """One that says it is small, of a picture that is not."""
+    inner = saved(Image.new("RGBA", (edge, edge)), "PNG")
+    return struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(inner), 22) + inner
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "RGBA": lambda: saved(Image.new("RGBA", (6_300, 6_300)), "PNG"),
+    "WebP": lambda: saved(Image.new("RGBA", (6_000, 6_000)), "WEBP"),
+    "thin": lambda: saved(Image.new("RGBA", (39_000_000, 1)), "PNG"),
+    "scans": lambda: scans(14_000),
+    "icon": lambda: icon(9_000),
+    "float": lambda: saved(
+        Image.new("F", (6_300, 6_300)), "TIFF", compression="tiff_adobe_deflate"
+    ),
+}
+_IN_A_PROCESS = """
+import asyncio, json, sys
+from pathlib import Path
+from agentcli.domain.messages import ImagePart
+from agentcli.tools.files.images import reencode_image
+from tests.support.memory import children_peak_kib, peak_kib
+better = asyncio.run(reencode_image(ImagePart("image/png", Path(sys.argv[1]).read_bytes())))
+kind = "" if better == "" else better.media_type
+print(json.dumps([peak_kib(), children_peak_kib(), kind]))
+"""
+
+
+def in_a_process(place: Path, data: bytes) -> tuple[int, str]:
+    """The most that was held, in KiB, and what came of it."""
+    (place / "image").write_bytes(data)
+    command = [sys.executable, "-c", _IN_A_PROCESS, str(place / "image")]
+    done = subprocess.run(command, capture_output=True, check=True)
+    own, other, kind = json.loads(done.stdout)
+    return max(own, other), kind
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-13")
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel bounds no memory elsewhere")
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_no_header_says_is_bounded_by_a_process(tmp_path: Path, name: str) -> None:
+    peak, kind = in_a_process(tmp_path, BOMBS[name]())
+    assert peak < 300 * 1024
+    assert kind in {"", "image/jpeg", "image/png"}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("HIS-8", "SEC-13")
+def test_a_large_screenshot_and_a_photo_are_made_to_fit_in_the_process(tmp_path: Path) -> None:
+    shot = saved(Image.new("RGBA", (5_120, 2_880)), "PNG")
+    assert in_a_process(tmp_path, shot)[1] == "image/png"
+    photo = saved(Image.new("RGB", (6_000, 4_000)), "JPEG")
+    assert in_a_process(tmp_path, photo)[1] == "image/jpeg"
 
 
 def test_16_bit_greys_are_scaled() -> None:
