@@ -167,7 +167,7 @@ def _set_aside_in(parent: int, path: str, before: Held | None) -> str:
         return ""
     except OSError as error:
         return f"[sandbox: {shown} must not be made here: {error.strerror}]"
-    _open_up(parent, target)
+    _disarm(parent, target)
     is_back = before is not None and _put_back(parent, name, before)
     again = " and what was there put back" if is_back and before is not MINIMAL else ""
     return (
@@ -176,17 +176,21 @@ def _set_aside_in(parent: int, path: str, before: Held | None) -> str:
     )
 
 
-def _open_up(parent: int, name: str) -> None:
-    """Let a directory be listed, so that it hides nothing where it is now."""
+def _disarm(parent: int, name: str) -> None:
+    """Let a directory be listed, so that it hides nothing where it is now; a file runs no more.
+
+    A hook that runs all that is in a directory would start it under any name.
+    """
     with contextlib.suppress(OSError):
-        flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        directory = os.open(name, flags, dir_fd=parent)
+        flags = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(name, flags, dir_fd=parent)
         try:
-            mode = stat.S_IMODE(os.fstat(directory).st_mode)
-            if mode & stat.S_IRWXU != stat.S_IRWXU:
-                os.chmod(f"/proc/self/fd/{directory}", mode | stat.S_IRWXU)  # noqa: PTH101 - a text
+            mode = os.fstat(handle).st_mode
+            wanted = mode | stat.S_IRWXU if stat.S_ISDIR(mode) else mode & ~0o111
+            if wanted != mode and (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+                os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(wanted))  # noqa: PTH101 - a text
         finally:
-            os.close(directory)
+            os.close(handle)
 
 
 def _free_name(parent: int, name: str) -> str:
