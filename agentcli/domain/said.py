@@ -21,8 +21,17 @@ _STARTS = re.compile(
 )
 _MOST_STARTS = 100  # directories that a script may go to
 _MOST_LISTED = 5_000  # names of one of them
-# a file that only a variable names is run
-_RUNS_A_VARIABLE = re.compile(_OF_SHELL + rb"(?:\.|source|(?:ba|da|k|z)?sh)[ \t]+[\"']?\$")
+_RUNNER = rb"(?:\.|source|(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+"
+_MADE = rb"[\"']?[*?\[{$`]"  # the shell makes the rest of the name
+# a file that only a variable or a pattern names is run
+_RUNS_A_VARIABLE = re.compile(_OF_SHELL + _RUNNER + rb"[\"']?[\w.@+/-]*" + _MADE)
+_LOOPS = re.compile(rb"\b(?:for|read)[ \t]+(?:-\w+[ \t]+)*(\w+)")
+_STARTED = rb"(?m:^|[;&|({]|\b(?:do|then|else|exec)\b|" + _OF_SHELL + _RUNNER + rb")[ \t]*[\"']?"
+_RUNS_FOUND = re.compile(
+    rb"\brun-parts\b|(?:\bxargs|-exec|-execdir)\b[^\n;&|]{0,200}\b(?:[bdkz]?a?sh|python|node|perl|ruby)\b"
+    rb"|-exec(?:dir)?[ \t]+[\"']?\{\}|" + _STARTED + rb"(?:\./|\$\{?\w+\}?[\"']?/)[\w.@+-]*" + _MADE
+)
+_STARTS_ONE = re.compile(_STARTED + rb"\$\{?(\w+)")
 
 
 def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
@@ -33,10 +42,10 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """
     if not text:
         return
-    is_said = _said_in(text)
+    is_said, runs_found = _said_in(text), _runs_found(text)
     seen, waiting = set[str](), list(bases)
     for base in waiting:
-        is_all = _runs_all_of(os.path.basename(base), text)  # noqa: PTH119 - a text
+        is_all = _runs_all_of(os.path.basename(base), text, runs_found)  # noqa: PTH119 - a text
         for name in _names_in(base, text):
             is_named = is_said(name)
             if not (is_named or is_all) or (path := f"{base}/{name}") in seen:
@@ -76,12 +85,18 @@ def _said_in(text: bytes) -> Callable[[str], bool]:
     return is_said
 
 
-def _runs_all_of(directory: str, script: bytes) -> bool:
+def _runs_found(script: bytes) -> bool:
+    """Whether it runs what a loop or another program has found in a directory."""
+    found = set(_LOOPS.findall(script))
+    return bool(_RUNS_FOUND.search(script)) or not found.isdisjoint(_STARTS_ONE.findall(script))
+
+
+def _runs_all_of(directory: str, script: bytes, runs_found: bool) -> bool:  # noqa: FBT001
     """Whether ``script`` names what is in it by a pattern, a variable or as a whole."""
-    name = re.escape(os.fsencode(directory))
-    return bool(re.search(rb"(?<![\w.@+-])" + name + rb"[\"']?/[\"']?[*$`]", script)) or bool(
-        re.search(rb"run-parts[ \t][^\n]*(?<![\w.@+-])" + name + rb"(?![\w.@+-])", script)
-    )
+    name = rb"(?<![\w.@+-])" + re.escape(os.fsencode(directory))
+    pattern = rb"[\"']?/[\"']?[\w.@+-]*" + _MADE
+    whole = rb"|[\"']?/?[\"']?(?![\w.@+/\"'-])" if runs_found else b""
+    return bool(re.search(name + rb"(?:" + pattern + whole + rb")", script))
 
 
 def _names_in(directory: str, script: bytes) -> list[str]:

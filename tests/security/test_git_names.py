@@ -174,3 +174,68 @@ def test_what_a_hook_only_looks_at_is_edited_unasked(tmp_path: Path, hook: str) 
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text("")
         assert run_by_git(work / name) == ""
+
+
+FOUND = {
+    "a pattern": 'for s in tools/check-*.sh; do sh "$s" || exit 1; done',
+    "programs by a pattern": 'for s in tools/check-?.sh; do "$s"; done',
+    "a part by a variable": 'x=a; . "tools/check-$x.sh"',
+    "a part by a program": "exec sh tools/check-$(echo a).sh",
+    "several": ". tools/check-{a,b}.sh",
+    "after cd": 'cd tools; for s in *.sh; do sh "$s"; done',
+    "a part, after cd": "cd tools && x=a && ./check-$x.sh",
+    "a directory's variable": 'D="$PWD/tools"; x=a; sh "$D/check-$x.sh"',
+    "a variable and a pattern": "D=tools; for s in $D/*.sh; do sh $s; done",
+    "find": 'find tools -name "*.sh" -exec sh {} \\;',
+    "find and read": 'find tools -type f | while read -r s; do sh "$s"; done',
+    "xargs": 'find tools -name "check*" | xargs -n1 sh',
+}
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("hook", FOUND.values(), ids=FOUND)
+def test_a_script_that_a_hook_finds_by_a_part_of_its_name_is_protected(
+    tmp_path: Path, hook: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    script, hooks = work / "tools/check-a.sh", work / ".git/hooks"
+    script.parent.mkdir()
+    script.write_text("true\n")
+    script.chmod(0o755)
+    (hooks / "pre-commit").write_text(f"#!/bin/bash\n{hook}\n")
+    (hooks / "pre-commit").chmod(0o755)
+    assert run_by_git(script) == "run by a hook of git's"
+    (text,) = told(work, "echo 'touch pwned' > tools/check-a.sh", kind="landlock")
+    assert script.read_text() == "true\n" and "renamed to check-a.sh.set-aside" in text
+
+
+@both
+@pytest.mark.spec("SEC-17")
+def test_what_is_set_aside_is_not_run_by_a_hook_that_runs_all(tmp_path: Path, kind: str) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / "tools").mkdir()
+    hook = work / ".git/hooks/pre-commit"
+    hook.write_text('#!/bin/sh\nfor s in tools/*; do "./$s"; done\n')
+    hook.chmod(0o755)
+    made = "printf '#!/bin/sh\\ntouch pwned\\n' > tools/new; chmod 755 tools/new"
+    (text,) = told(work, made, kind=kind)
+    assert "renamed to new.set-aside" in text
+    subprocess.run(["git", "commit", "-qm", "x", "--allow-empty"], check=False, cwd=work)
+    assert not (work / "pwned").exists()
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    "hook",
+    [
+        '. "$NVM_DIR/nvm.sh"; cd tools && npx eslint .',
+        "find tools -name '*.sh' -exec shellcheck {} +",
+        'for f in $(git diff --name-only -- tools); do git add "$f"; done',
+    ],
+)
+def test_what_a_hook_only_looks_at_is_no_script_of_its(tmp_path: Path, hook: str) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / "tools").mkdir()
+    (work / "tools/check-a.sh").write_text("true\n")
+    (work / ".git/hooks/pre-commit").write_text(f"#!/bin/bash\n{hook}\n")
+    assert run_by_git(work / "tools/check-a.sh") == ""
