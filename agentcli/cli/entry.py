@@ -43,7 +43,11 @@ def _leave_out_working_directory() -> None:
         return path.isabs(item) and not f"{path.realpath(item)}{path.sep}".startswith(below)
 
     sys.path[:first] = filter(is_foreign, sys.path[:first])
+    # PYTHONPATH may name the standard library, too, and something behind it
+    given = os.environ.get("PYTHONPATH")
+    named = {path.realpath(item) for item in given.split(path.pathsep)} if given else set()
     # a link there, to the environment of this program, may be replaced while it runs
-    sys.path[:] = map(path.realpath, sys.path)
+    real = map(path.realpath, sys.path)
+    sys.path[:] = [item for item in real if item not in named or is_foreign(item)]
     directory, name = path.split(sys.executable)
     sys.executable = path.join(path.realpath(directory), name) if directory else sys.executable

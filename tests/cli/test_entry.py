@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ PLANTED = ("typing", "asyncio", "sqlite3", "typer", "httpx", "rich", "yaml", "ev
 @pytest.mark.spec("SEC-2", "SEC-19")
 @pytest.mark.parametrize(
     "python_path",
-    [None, "", ":/x", "lib", "{link}", "{here}/lib:/x"],
+    [None, "", ":/x", "lib", "{link}", "{here}/lib:/x", "{library}:{here}/lib", "{library}::/x"],
     ids=lambda text: f"path={text}",
 )
 def test_nothing_is_imported_from_the_working_directory(
@@ -86,7 +87,9 @@ def test_nothing_is_imported_from_the_working_directory(
     env = agent_env(AGENTCLI_HOME=str(home), AGENTCLI_MODEL="offline", PYTHONSAFEPATH=None)
     start = ["-m", "agentcli"]
     if python_path:  # ":/x" is PYTHONPATH="$PYTHONPATH:/x" where it was empty
-        env["PYTHONPATH"] = python_path.format(link=link, here=work)
+        env["PYTHONPATH"] = python_path.format(
+            link=link, here=work, library=Path(os.__file__).parent
+        )
         start = ["-P", "-c", "from agentcli.cli.entry import main; main()"]
     elif python_path is not None:
         env["PYTHONPATH"] = python_path
