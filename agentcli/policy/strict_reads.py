@@ -35,8 +35,10 @@ from agentcli.policy.read_only_table import (
 
 # in the form of the table of reads (policy/read_only_table.py)
 PROGRAMS = {
-    **dict.fromkeys(("tac", "md5sum", "sha1sum", "sha256sum", "realpath", "stat"), " : files"),
-    **dict.fromkeys(("basename", "dirname", "numfmt", "seq", "sleep", "type", "which"), " : text"),
+    **dict.fromkeys(
+        ("tac", "md5sum", "sha1sum", "sha256sum", "realpath", "stat", "type", "which"), " : files"
+    ),
+    **dict.fromkeys(("basename", "dirname", "numfmt", "seq", "sleep"), " : text"),
     **dict.fromkeys(("whoami", "hostname", "uptime", "pwd"), " : none"),
     **dict.fromkeys(("echo", "true", "false"), " : any"),
     "base64": " : file",

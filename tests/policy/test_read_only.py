@@ -118,7 +118,7 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         # between the judgement and the run a file may come to be named like an option
         "rg x *", "sort *", "find *", "printf *", "[ * ]", "rg x ?*", "timeout 5 rg x *", "xxd a*",
         "uniq a.t*", "base64 a*", "wc --files0-from=a.txt", "file -f a.txt",
-        "date -r /etc/passwd", "date -f a.txt", "diff --from-file=/etc/passwd a.txt",
+        "which /etc/passwd", "type ../x", "date -r /etc/passwd", "date -f a.txt", "diff --from-file=/etc/passwd a.txt",
         "realpath --relative-to=/etc .", "grep -R x", "grep -R x .", "md5sum -c a.txt",
         "tree --fromfile a.txt", "jq -f a.txt", "jq . /etc/passwd", "jq --slurpfile a /etc/x .",
         "jq --rawfile a /etc/passwd -n '$a'", "cat @/etc/passwd /etc/passwd",
