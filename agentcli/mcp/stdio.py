@@ -129,7 +129,7 @@ def _program(server: McpServer, cwd: Path, session_cwd: Path) -> str:
     if "/" in command:
         return str(cwd / command)
     is_of_project = server.scope in {ServerScope.PROJECT, ServerScope.LOCAL}
-    if found := find_program(command, () if is_of_project else (session_cwd,)):
+    if found := find_program(command, () if is_of_project else (session_cwd,), is_theirs=True):
         return found
     raise McpError(
         f"the MCP server {server.name} cannot be started: there is no program {command!r}",

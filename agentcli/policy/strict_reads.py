@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from agentcli.domain.extensions.checks import is_chosen_there
+from agentcli.domain.extensions.checks import may_be_chosen_there
 from agentcli.domain.files import read_start
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
@@ -320,7 +320,7 @@ def _is_stand_in(found: str) -> bool:
     if found.startswith(_SYSTEM):
         return False
     is_other = not Path(os.path.realpath(found)).name.startswith(Path(found).name)
-    return is_other or is_chosen_there(found) or read_start(found, 2) == b"#!"
+    return is_other or may_be_chosen_there(found) or read_start(found, 2) == b"#!"
 
 
 _SPECIAL: dict[str, Callable[[_Strict, Sequence[str]], bool]] = {

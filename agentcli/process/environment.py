@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from agentcli.domain.extensions.checks import may_be_chosen_there
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.secrecy import is_credential, is_secret
 from agentcli.domain.worktrees import filled_by_others, lies_in
@@ -181,10 +182,12 @@ def _is_in(path: str, place: str) -> bool:
     return f"{path}/".startswith(f"{place.rstrip('/')}/")
 
 
-def find_program(name: str, outside: Iterable[Path]) -> str | None:
+def find_program(name: str, outside: Iterable[Path], *, is_theirs: bool = False) -> str | None:
     """The absolute path of a program on PATH, never one of a repository that ``outside`` lie in.
 
-    Relative and empty entries of PATH are skipped, as is a link into such a one (SEC-2).
+    Relative and empty entries of PATH are skipped, as is a link into such a one, and what a version
+    manager has in its place, which may run one of the repository: but for a program that the user
+    has named (``is_theirs``) (SEC-2).
     """
     barred = [each for directory in outside for each in filled_by_others(directory)]
     for entry in os.environ.get("PATH", _DEFAULT_PATH).split(os.pathsep):
@@ -195,6 +198,8 @@ def find_program(name: str, outside: Iterable[Path]) -> str | None:
         # pathlib raises where a directory of PATH may not be looked into
         if not os.path.isfile(candidate) or not os.access(candidate, os.X_OK):  # noqa: PTH113
             continue
-        if not lies_in(candidate, barred):
+        if not lies_in(candidate, barred) and (
+            is_theirs or not may_be_chosen_there(str(candidate))
+        ):
             return str(candidate)
     return None

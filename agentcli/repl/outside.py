@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from agentcli.app.shell_line import environment_for
 from agentcli.domain.errors import AgentError
+from agentcli.domain.extensions.checks import may_be_chosen_there
 from agentcli.domain.worktrees import filled_by_others, lies_in
 
 _EDITORS = ("nano", "vim", "vi", "emacs")
@@ -79,7 +80,7 @@ def command_for(
             return [program, *words[1:]]
     for name in known:
         program = find_program(name, cwd, env)
-        if program is not None:
+        if program is not None and not may_be_chosen_there(program):
             return [program]
     return None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.app.files.safe_git import find_git
 from agentcli.process import environment as _environment
 from agentcli.process.environment import base_environment, find_program, hide_variables, may_pass
 
@@ -133,3 +134,24 @@ def test_a_directory_of_path_that_may_not_be_looked_into_is_passed_over(
     shut.mkdir(mode=0)
     monkeypatch.setenv("PATH", f"{shut}:/bin")
     assert find_program("sh", [tmp_path]) == "/bin/sh"
+
+
+@pytest.mark.spec("SEC-2")
+def test_no_version_manager_runs_what_the_workspace_names_in_the_place_of_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``.tool-versions`` with ``ripgrep path:./x``: https://asdf-vm.com/manage/configuration.html"""
+    own, shims, more = tmp_path / "bin", tmp_path / "there/shims", tmp_path / "links"
+    for directory in (own, shims, more):
+        directory.mkdir(parents=True)
+    for path in (own / "mise", own / "rg", own / "git", shims / "rg", shims / "git"):
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    (more / "rg").symlink_to(own / "mise")
+    monkeypatch.setenv("PATH", f"{shims}:{more}:{own}")
+    assert find_program("rg", [tmp_path / "work"]) == str(own / "rg")
+    assert find_program("rg", [tmp_path / "work"], is_theirs=True) == str(shims / "rg")
+    found = find_git(tmp_path / "work")
+    assert found is not None and found.program == str(own / "git")
+    monkeypatch.setenv("PATH", f"{shims}:{more}")
+    assert find_program("rg", []) is None and find_git(tmp_path / "work") is None

@@ -63,7 +63,7 @@ def session_checks(
 
 def checks_found_in(root: Path) -> Sequence[CheckConfig]:
     """The checks that the project in ``root`` is set up for, and whose programs are there."""
-    return found_checks(root, lambda name: find_program(name, (root,)))
+    return found_checks(root, lambda name: find_program(name, (root,), is_theirs=True))
 
 
 def _found(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:

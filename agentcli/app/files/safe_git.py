@@ -20,6 +20,7 @@ from typing import IO
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError
+from agentcli.domain.extensions.checks import may_be_chosen_there
 from agentcli.domain.values import frozen
 from agentcli.domain.worktrees import filled_by_others, lies_in
 
@@ -211,7 +212,8 @@ def find_git(cwd: Path) -> SafeGit | None:
     places = [
         place
         for place in os.environ.get("PATH", os.defpath).split(os.pathsep)
-        if Path(place).is_absolute() and not lies_in(Path(place), barred)
+        if Path(place).is_absolute()
+        and not (lies_in(Path(place), barred) or may_be_chosen_there(f"{place}/git"))
     ]
     path = os.pathsep.join(places)
     program = shutil.which("git", path=path)

@@ -69,6 +69,11 @@ def is_chosen_there(program: str) -> bool:
     return any(map(_VERSION_MANAGER.fullmatch, (program, real)))
 
 
+def may_be_chosen_there(program: str) -> bool:
+    """``is_chosen_there``, also by a version manager that is not known here."""
+    return os.path.basename(os.path.dirname(program)) == "shims" or is_chosen_there(program)  # noqa: PTH119, PTH120 - texts
+
+
 @frozen
 class CheckReport:
     """What checks have said of a batch: for the model, and lines for the user (EXT-6).
