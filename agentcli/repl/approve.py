@@ -89,9 +89,9 @@ class ApprovalPanel(Choices):
         """Rows of a line; that one goes on is seen: another line would be another command."""
         mark = self._theme.symbols.wrap
         if _is_shown_as_diff(self.request):  # it goes on below its code, as in the chat
-            rows = wrap_line(line, columns, mark)
+            rows = wrap_line(line, columns, mark, exact=True)
         else:  # to the left of where lines begin: no text of theirs looks like it
-            rows = wrap(line, columns, f"{mark} " if mark else "")
+            rows = wrap(line, columns, f"{mark} " if mark else "", exact=True)
         return [fit_row(row, columns) for row in rows]
 
 

@@ -303,7 +303,7 @@ class Choices:
         At least it is said that there is more; where there is no room for that, no yes counts.
         """
         columns = size.columns
-        title = wrapped(theme.paint(self._subject.title, BOLD | WARNING), columns)
+        title = wrapped(theme.paint(self._subject.title, BOLD | WARNING), columns, exact=True)
         title, rest = title[:MOST_TITLE], title[MOST_TITLE:]
         subject = [*rest, *self._subject.rows(columns)]
         below: list[list[Row]] = [] if mode.asking else self._choice_rows(columns, theme, mode)
@@ -406,10 +406,13 @@ class Choices:
         return True
 
 
-def wrapped(line: str, columns: int, indent: int = 0) -> list[Row]:
-    """A painted line as rows; those after the first begin ``indent`` columns in."""
+def wrapped(line: str, columns: int, indent: int = 0, *, exact: bool = False) -> list[Row]:
+    """A painted line as rows; those after the first begin ``indent`` columns in.
+
+    ``exact``: see ``Wrap``.
+    """
     lead = " " * indent if columns > indent * 3 else ""
-    return [fit_row(row, columns) for row in wrap(line, columns, lead)]
+    return [fit_row(row, columns) for row in wrap(line, columns, lead, exact=exact)]
 
 
 def highlighted(text: str, theme: Theme) -> str:

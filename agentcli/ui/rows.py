@@ -89,18 +89,23 @@ _SKIN = LazyPattern("[\U0001f3fb-\U0001f3ff]")
 class Wrap:
     """Text in painted rows of at most ``columns``; ``lead`` begins the first, ``hang`` the others.
 
-    ``rows`` are those that cannot change any more; anyone who takes them empties the list.
+    ``rows`` are those that cannot change any more; anyone who takes them empties the list. With
+    ``exact`` blanks that a break takes away are spelt where no break within a word looks otherwise.
     """
 
-    __slots__ = ("_goes_on", "_is_shown", "_lead", "_pieces", "_plain", "columns", "hang", "rows")
+    __slots__ = ("_exact", "_gap", "_goes_on", "_is_shown", "_is_tight", "_lead", "_pieces",
+                 "_plain", "columns", "hang", "rows")  # fmt: skip
 
-    def __init__(self, columns: int, lead: str = "", hang: str = "") -> None:
+    def __init__(
+        self, columns: int, lead: str = "", hang: str = "", *, exact: bool = False
+    ) -> None:
         self.columns = columns
         self.hang = hang
         self.rows: list[str] = []
         self._lead = lead
         self._pieces: list[tuple[str, str]] = []
         self._plain = ""
+        self._exact, self._gap, self._is_tight = exact, 0, False
         self._goes_on = False
         self._is_shown = False  # what was fed stands in a row above, and may be half a word
 
@@ -117,8 +122,10 @@ class Wrap:
             if self._is_shown:
                 self._forget_shown(is_whole=piece[:1] == " ")
             if self._goes_on and not self._plain:
+                self._gap += len(piece) - len(piece.lstrip(" "))
                 piece = piece.lstrip(" ")
             if piece:
+                piece = self._taken() + piece
                 self._pieces = [*self._pieces, (piece, start)]
                 self._plain += piece
                 self._fill()
@@ -134,7 +141,7 @@ class Wrap:
         self._fill()
         if self._plain or not self._goes_on:
             self._emit(len(self._plain))
-        self._goes_on = False
+        self._goes_on, self._gap = False, 0
         if lead is not None:
             self._lead = lead
 
@@ -174,6 +181,12 @@ class Wrap:
         """
         rest = self._plain[end:].lstrip(" ")
         skip = len(self._plain) - len(rest)
+        if self._exact:
+            self._gap, shown = skip - end, self._plain[:end]
+            is_full = most_columns(shown) + most_columns(rest[:1] or "x") > self.room
+            is_full = " " not in shown and (is_full or len(shown) > self.room)
+            around = shown[-_MOST_MARKS:] + rest[:1]
+            self._is_tight = is_full or _IDEOGRAPH.search(around) is not None
         row, left, at = [_fitting(self._lead, self.columns - self.room)], [], 0
         style = ""
         for text, start in self._pieces:
@@ -184,18 +197,27 @@ class Wrap:
             if at + len(text) > skip:
                 left.append((text[max(0, skip - at) :], start))
             at += len(text)
+        if rest and end and (gap := self._taken()):
+            rest, left = gap + rest, [(gap, left[0][1]), *left]
         self._pieces, self._plain = left, rest
         if end or not rest:
             self.rows.append("".join(row) + (RESET if style else ""))
             self._lead = self.hang
 
+    def _taken(self) -> str:
+        """What stands for the blanks that the last break took away; empty where that is plain."""
+        gap, self._gap = self._gap, 0
+        if not self._exact or gap < 1 or (gap == 1 and not self._is_tight):
+            return ""
+        return f"<U+0020 x {gap}>" if gap > 1 else "<U+0020>"
 
-def wrap(line: str, columns: int, hang: str = "") -> list[str]:
+
+def wrap(line: str, columns: int, hang: str = "", *, exact: bool = False) -> list[str]:
     """The painted ``line`` in rows; ``hang`` (painted) begins all but the first.
 
-    Control characters in it are SGR sequences, line feeds and tabs.
+    Control characters in it are SGR sequences, line feeds and tabs. ``exact``: see ``Wrap``.
     """
-    found = Wrap(columns, "", hang)
+    found = Wrap(columns, "", hang, exact=exact)
     start = ""
     for piece in _TOKEN.findall(line):
         if piece[0] == "\x1b":
@@ -234,7 +256,7 @@ _HEAD = LazyPattern(
 _NAME = LazyPattern(r"\S+(?: \S+)*(?<![.!?]) {2,}(?=\S)")  # of what stands in a column of its own
 
 
-def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
+def wrap_line(line: str, columns: int, mark: str = "", *, exact: bool = False) -> list[str]:
     """The same for a line of the chat: further rows stand below its words, code behind ``mark``.
 
     The words of a line that begins with a name in a column are those behind it.
@@ -246,7 +268,7 @@ def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
     indent = columns_of(head[0]) if head else 0
     if head is not None and head["code"] is not None:
         lead = " " * max(0, indent - 2) + f"{mark} " if mark else " " * indent
-        return wrap(line, columns, lead if indent <= columns // 2 else "")
+        return wrap(line, columns, lead if indent <= columns // 2 else "", exact=exact)
     name = _NAME.match(words, head.end() if head else 0)
     below = columns_of(name[0]) + indent if name is not None else columns
     if name is not None and below <= columns * 3 // 5:

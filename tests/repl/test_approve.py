@@ -14,6 +14,7 @@ from agentcli.domain.messages import ToolCall
 from agentcli.domain.ports import ApprovalRequest, GrantOffer
 from agentcli.repl.approve import STOP, WAIT, ApprovalPanel, Questions
 from agentcli.repl.panel import PanelMode, Press
+from agentcli.ui.rows import Row
 from agentcli.ui.screen import Size
 from agentcli.ui.theme import PLAIN
 from tests.repl.conftest import Start
@@ -359,3 +360,22 @@ def test_keys_pressed_as_an_approval_appears_grant_nothing(start: Start) -> None
     terminal.key("esc")
     terminal.wait_for("Cancelled.")
     assert "verdict" not in terminal.text()
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (f"rm -rf /tmp/{'x' * 73} /srv", f"rm -rf /tmp/{'x' * 73}/srv"),
+        (f"touch {'x' * 28} /srv", f"touch {'x' * 28}/srv"),
+        (f"rm -rf /{'数' * 39} 据", f"rm -rf /{'数' * 39}据"),
+        (f"echo '{'a' * 60}{' ' * 30}b'", f"echo '{'a' * 60}{' ' * 31}b'"),
+    ],
+)
+def test_commands_that_differ_by_a_blank_differ_in_every_window(one: str, other: str) -> None:
+    def rows(command: str, columns: int) -> list[Row]:
+        call = ToolCall("c", "bash", {"command": command})
+        panel = ApprovalPanel(ApprovalRequest(call, f"Run `{command}`", "", ""), PLAIN)
+        return panel.rows(Size(columns, 40), PLAIN, 0.0, mode=PanelMode()).rows
+
+    assert all(rows(one, columns) != rows(other, columns) for columns in range(20, 160))
