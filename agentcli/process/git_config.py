@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from agentcli.domain.files import read_start
 from agentcli.domain.said import scripts_said
 from agentcli.domain.worktrees import GITDIR, link_in
+from agentcli.process.directories import parents_of
 from agentcli.process.set_aside import held_at
 
 _MOST_INCLUDED = 30
@@ -85,6 +86,8 @@ _MOST_OLD = 400  # files of an older form that name remotes
 # what ``enter_repo`` of git's path.c adds to the name of a repository that is pushed to
 _ENDS = ("/.git", "", ".git/.git", ".git")
 _MAX_HOOK_BYTES = 100_000
+_LEADS_OUT = re.compile(rb"(?<![\w.])\.\.(?![\w.])|--show-superproject")
+_MOST_AROUND = 4
 _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 # hgrc(5): where a clone came from
 _NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
@@ -261,16 +264,20 @@ def _is_of_a_shell(script: str) -> bool:
 def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
     """The real paths of scripts in ``tree`` that a hook's ``script`` names, or its manager obeys.
 
-    ``own`` is the directory that the script lies in, if a name may start there.
+    ``own`` is the directory that the script lies in, if a name may start there. One that leads out
+    of ``tree``, as a submodule's may, counts in the directories around it.
     https://pre-commit.com, https://lefthook.dev/configuration, https://github.com/sds/overcommit
     """
     for manager, names in _MANAGERS:
         if manager in script:
             yield from (joined(tree, name) for name in names)
-    bases = [tree, own] if own else [tree]
+    bases, top = [tree, own] if own else [tree], tree
+    if _LEADS_OUT.search(script) or os.fsencode(os.path.dirname(tree)) + b"/" in script:  # noqa: PTH120 - a text
+        around = list(islice(parents_of(tree), _MOST_AROUND))
+        bases, top = bases + around, (around or [tree])[-1].rstrip("/")
     for path in scripts_said(script[:_MAX_HOOK_BYTES], bases, _SCRIPT):
         place = os.path.realpath(path)
-        if place.startswith(f"{tree}/"):
+        if place.startswith(f"{top}/"):
             yield place
 
 

@@ -239,3 +239,31 @@ def test_what_a_hook_only_looks_at_is_no_script_of_its(tmp_path: Path, hook: str
     (work / "tools/check-a.sh").write_text("true\n")
     (work / ".git/hooks/pre-commit").write_text(f"#!/bin/bash\n{hook}\n")
     assert run_by_git(work / "tools/check-a.sh") == ""
+
+
+@both
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "../tools/check",
+        "$(cd .. && pwd)/tools/check",
+        "{work}/tools/check",
+        "$(git rev-parse --show-toplevel)/../tools/check",
+    ],
+)
+def test_a_script_around_the_repository_whose_hook_names_it_is_protected(
+    tmp_path: Path, kind: str, said: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    inner = make_repository(work / "inner")
+    script, hook = work / "tools/check", inner / ".git/hooks/pre-commit"
+    script.parent.mkdir()
+    script.write_text(NOTHING)
+    script.chmod(0o755)
+    hook.write_text(f'#!/bin/sh\nexec "{said.format(work=work)}"\n')
+    hook.chmod(0o755)
+    (work / "x.sh").write_text(f"{EVIL} tools/check; {EVIL} new; chmod 755 new; mv new tools/check")
+    told(work, "sh x.sh", kind=kind)
+    subprocess.run(["git", "commit", "-qm", "x", "--allow-empty"], check=False, cwd=inner)
+    assert not (work / "pwned").exists()
