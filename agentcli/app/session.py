@@ -575,9 +575,10 @@ class Session:
         return await self._parts.outputs.read(call_id)
 
     async def todos(self) -> list[dict[str, str]]:
-        """The agent's list of things to do."""
+        """The agent's list of things to do, of a file of others what is one."""
         found = await self._parts.state.get("todos")
-        return found if isinstance(found, list) else []
+        rows = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        return [each for each in rows if all(isinstance(text, str) for text in each.values())]
 
     async def memory(self) -> Mapping[str, str]:
         """What the agent has kept for this session, by key."""

@@ -318,3 +318,19 @@ def test_another_home_s_session_does_not_say_whose_server_gets_what_is_said_next
     done = run_agent("run", *which, *more, "go on", env=env, cwd=work)
     assert (done.code, "its model openai/gpt-5-pro" in done.stderr) == (0, True), done.stderr
     assert [request.path for request in model_server.requests[before:]] == ["/v1/messages"]
+
+
+@pytest.mark.slow
+@pytest.mark.spec("REC-7")
+def test_a_list_of_things_to_do_that_is_none_does_not_end_the_chat(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    todos = [{"content": 5, "status": "pending"}, 7, {"content": "sound", "status": "pending"}]
+    change(path, (KV, ("todos", json.dumps(todos))))
+    with Terminal([*AGENT, "--resume", path.stem], env, work, 40, 120) as terminal:
+        terminal.wait_for(IDLE)
+        terminal.line("/todos")
+        terminal.wait_for("sound")
+        leave(terminal)
