@@ -5,12 +5,14 @@ Law: reading is bounded and starts nothing; what cannot be used is one line.
 
 from __future__ import annotations
 
-import json
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.clean import read_json
 from agentcli.domain.errors import UsageError
+from agentcli.domain.files import open_regular
 from agentcli.domain.values import frozen
 from agentcli.mcp.servers import (
     AnyEnvironment,
@@ -21,7 +23,7 @@ from agentcli.mcp.servers import (
     usable_name,
 )
 
-_MAX_FILE_BYTES = 50_000_000
+_MAX_FILE_BYTES = 20_000_000
 
 
 @frozen
@@ -59,12 +61,15 @@ def servers_of_file(path: Path, root: Path) -> ImportedServers:
 
 def _document(path: Path) -> Any:
     try:
-        data = path.read_bytes()[:_MAX_FILE_BYTES]
+        with open_regular(path) as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+        if len(data) > _MAX_FILE_BYTES:
+            raise UsageError(f"{path} has more than {_MAX_FILE_BYTES} bytes", "give another file")
         if path.suffix == ".toml":
             import tomllib
 
             return tomllib.loads(data.decode())
-        return json.loads(data.decode("utf-8-sig"))
+        return read_json(data.removeprefix(BOM_UTF8))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "give another file") from error
     except (ValueError, RecursionError) as error:

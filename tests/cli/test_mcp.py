@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -176,3 +177,17 @@ def test_a_login_in_the_browser_lets_calls_in_until_the_logout(repo: Path, tmp_p
         refused = mcp(repo, "login", "api", SSH_CONNECTION="", **screen)
         assert refused.code == 1 and "access_denied" in refused.stderr
         assert refused.stderr.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.spec("SEC-13", "MCP-3")
+@pytest.mark.parametrize("kind", ["pipe", "sparse"])
+def test_what_has_no_end_is_not_imported(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "servers.json"
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        with file.open("wb") as opened:
+            opened.truncate(10 << 30)
+    done = mcp(tmp_path, "import", str(file))
+    assert done.code == 2
+    assert str(file) in done.stderr
