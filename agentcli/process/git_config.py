@@ -5,6 +5,7 @@ Law: it is read as git reads it, or not at all: no setting that git would see is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -88,6 +89,7 @@ _ENDS = ("/.git", "", ".git/.git", ".git")
 _MAX_HOOK_BYTES = 100_000
 _LEADS_OUT = re.compile(rb"(?<![\w.])\.\.(?![\w.])|--show-superproject")
 _MOST_AROUND = 4
+_MOST_BESIDE = 500
 _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 # hgrc(5): where a clone came from
 _NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
@@ -312,12 +314,22 @@ def run_by_git(path: Path) -> str:
     real = os.path.realpath(path)
     tree = os.path.dirname(real)  # noqa: PTH120 - a text
     while True:
-        if os.path.lexists(f"{tree}/.git") and (found := _run_in(real, tree)):
-            return found
+        if os.path.lexists(f"{tree}/.git"):
+            for each in (tree, *_repositories_in(tree)):
+                if found := _run_in(real, each):
+                    return found
         if real in run_by([f"{tree}/.envrc"], tree):
             return "run by .envrc"
         if tree == (tree := os.path.dirname(tree)):  # noqa: PTH120 - a text
             return ""
+
+
+def _repositories_in(tree: str) -> Iterator[str]:
+    """Those directly in it, such as submodules, whose hooks may lead out of them."""
+    with contextlib.suppress(OSError), os.scandir(tree) as entries:
+        for entry in islice(entries, _MOST_BESIDE):
+            if os.path.lexists(f"{entry.path}/.git"):
+                yield entry.path
 
 
 def run_around(root: str) -> Iterator[tuple[str, bool]]:

@@ -263,6 +263,7 @@ def test_a_script_around_the_repository_whose_hook_names_it_is_protected(
     script.chmod(0o755)
     hook.write_text(f'#!/bin/sh\nexec "{said.format(work=work)}"\n')
     hook.chmod(0o755)
+    assert run_by_git(script) == "run by a hook of git's"
     (work / "x.sh").write_text(f"{EVIL} tools/check; {EVIL} new; chmod 755 new; mv new tools/check")
     told(work, "sh x.sh", kind=kind)
     subprocess.run(["git", "commit", "-qm", "x", "--allow-empty"], check=False, cwd=inner)
