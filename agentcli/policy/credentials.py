@@ -57,6 +57,7 @@ _IN_CODE = re.compile(r"""[^\s'"`(){};,<>|&]+""")
 _EDITS = re.compile(r"sed|ed|ex|n?vim?")
 _GLUED = re.compile(r"(?=[rReE]([^\s;}]+))")  # "r.env" reads .env
 _MOST_GLUED = 500
+_BEHIND_LETTERS = re.compile(r"\A-[A-Za-z0-9]+([./~].*)")  # "-ra.env"
 _SHOWS_HIDDEN = re.compile(r"dotglob|GLOBIGNORE")
 _HERE_STRING = re.compile(r"<<<\s*([^\s;&|()<>]+)")
 _FED_BY = re.compile(r"""(?<![<&])<>?(?![<&(])[ \t]*((?:"[^"\n]*"|'[^'\n]*'|[^\s;&|()<>"'])+)""")
@@ -160,6 +161,7 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
         if word.startswith("-"):
             option, _, value = word.partition("=")
             yield "" if option in _LEAVES_OUT else (value or word[2:]).lstrip("@")
+            yield from _BEHIND_LETTERS.findall(word)
         elif skips:
             skips = False
         else:

@@ -63,6 +63,7 @@ _SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitutio
 _MAY_SKIP = _SUBSHELLS | {
     "if_statement", "case_statement", "for_statement", "while_statement", "negated_command",
 }  # fmt: skip
+_OTHER_INPUT = re.compile(r"-[A-Za-z0-9]*[ad]|--a|--d")  # of xargs
 _WRITE_NAMES = (("echo",), ("printf",), ("sed",), ("awk",))
 _TOP_LEVEL = "git rev-parse --show-toplevel"
 _GIVEN = "./given"
@@ -232,7 +233,7 @@ class _Reader:
         start = inner.inner[0].start
         own, after = words[:start], words[start:]
         mark = next((text for option, text in pairwise(own) if option == "-I"), "{}")
-        if any(word.startswith(("-a", "--arg-file", "-d", "--delimiter")) for word in own):
+        if any(map(_OTHER_INPUT.match, own)):
             return False
         # where a name is put into a word, the word is more than the name of a file
         both = zip(inner.inner[0].words, after, strict=False)

@@ -48,6 +48,7 @@ IN_AUTO = (
     "printf -v x %s env; cat .$x",
     "sed 'r .env' f1",
     "sed r.env f1",
+    "xargs -ra.env echo",
     "sed -n '\\%x%R.env' f1",
     "ex -s +r.env f1",
     "awk '{getline < \".env\"; print}' f1",
