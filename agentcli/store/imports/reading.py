@@ -10,6 +10,7 @@ import base64
 import binascii
 import math
 import os
+import re
 import stat
 import sys
 from collections import Counter
@@ -26,6 +27,7 @@ from agentcli.domain.messages import DocumentPart, ImagePart, TextPart
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
+MAX_WIDTH_BYTES = 64 * 1024 * 1024
 MAX_FILE_BYTES = 1024 * 1024 * 1024
 MAX_RECORDS = 500_000
 MAX_HELD_VALUES = 5_000_000
@@ -33,6 +35,7 @@ MAX_HELD_BYTES = 128 * 1024 * 1024
 MAX_DEPTH = 200
 MAX_BLOB_BYTES = 24 * 1024 * 1024
 _CHUNK = 1 << 20
+_ASTRAL = re.compile(rb"[\xf0-\xff]|\\u[dD][89abAB]")  # in UTF-8, and as JSON escapes it
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999
 _MOST_MONEY = 1e9
 _MILLISECONDS_FROM = 1e11  # a number of seconds this large is one of milliseconds
@@ -75,7 +78,10 @@ class Source:
             if self._size > MAX_DOCUMENT_BYTES:
                 limit = MAX_DOCUMENT_BYTES >> 20
                 raise UsageError(f"{self.name} is larger than {limit} MB", "split the export")
-        return b"".join(parts)
+        data = b"".join(parts)
+        if width_of(data) > MAX_WIDTH_BYTES:
+            raise UsageError(f"{self.name} is too large as text", "split the export")
+        return data
 
     def peek(self, most: int) -> Iterator[Any]:
         """The first lines as JSON values, ``None`` where one is none; they will be read again.
@@ -119,7 +125,10 @@ class Source:
         line = self._stream.readline(MAX_LINE_BYTES)
         self._count(line)
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
-            return line
+            if width_of(line) <= MAX_WIDTH_BYTES:
+                return line
+            self.left_out["line that is too large with the characters it has"] += 1
+            return b"\n"
         self.left_out[f"line longer than {MAX_LINE_BYTES >> 20} MB"] += 1
         while (rest := self._stream.readline(_CHUNK)) and self._size <= MAX_FILE_BYTES:
             self._count(rest)
@@ -149,6 +158,13 @@ def opened(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise UsageError(f"{path} is neither a file nor a directory", "name a session's file")
     return os.fdopen(descriptor, "rb")
+
+
+def width_of(data: bytes) -> int:
+    """The bytes that ``data`` may take as a text: one emoji makes four of each character."""
+    if len(data) <= MAX_WIDTH_BYTES // 4:
+        return len(data)
+    return len(data) * (4 if _ASTRAL.search(data) else 1 if data.isascii() else 2)
 
 
 def parsed(data: bytes | str) -> Any:

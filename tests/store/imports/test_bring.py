@@ -370,6 +370,20 @@ def test_a_line_without_end_is_passed_over(
     assert list(done.left_out) == ["line longer than 0 MB"]
 
 
+@pytest.mark.spec("SEC-13", "CLI-8")
+@pytest.mark.parametrize("is_escaped", [False, True])
+def test_a_line_that_one_character_makes_four_times_as_large_is_passed_over(
+    importer: Importer, monkeypatch: pytest.MonkeyPatch, *, is_escaped: bool
+) -> None:
+    monkeypatch.setattr("agentcli.store.imports.reading.MAX_WIDTH_BYTES", 30_000)
+    heads = [codex_session()[0], spoken("user", 2, "short"), spoken("user", 3, "x" * 10_000)]
+    wide = json.dumps(spoken("user", 4, "y" * 10_000 + "\U0001f600"), ensure_ascii=is_escaped)
+    done = bring(importer, jsonl(heads) + wide.encode() + b"\n" + jsonl([spoken("user", 5, "end")]))
+    texts = [getattr(each, "text", "") for each in sent(loaded(importer, done))]
+    assert texts == ["short", "x" * 10_000, "end"]
+    assert list(done.left_out) == ["line that is too large with the characters it has"]
+
+
 _SHORT = jsonl([codex_session()[0], spoken("user", 2, "short")])
 
 
@@ -387,12 +401,27 @@ def _lists(count: int) -> bytes:
             True,
         ),
         (lambda: [_SHORT, b'{"type": "response_item", "payload": ', _lists(8_000_000), b"}"], True),
+        (
+            lambda: [
+                _SHORT,
+                b'{"type": "response_item", "payload": "',
+                b"x" * (31 << 20),
+                b'\xf0\x9f\x98\x80"}',
+            ],
+            True,
+        ),
         (lambda: [b'"', b"x" * (24 << 20), b'"\n'] * 20, False),
         (lambda: [b'{"x": [0', *[b"\n,", _lists(8_000_000)] * 2, b"]}"], False),
         (lambda: [b'{"x": "', b'\\",' * 8_000_000, b'\n"}'], False),
     ],
     ids=[
-        *("a line of 100 MB", "a line of lists", "long lines", "many lists"),
+        *(
+            "a line of 100 MB",
+            "a line of lists",
+            "a line with an emoji",
+            "long lines",
+            "many lists",
+        ),
         "commas in a text",
     ],
 )
