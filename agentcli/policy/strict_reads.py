@@ -23,6 +23,7 @@ from agentcli.domain.values import frozen
 from agentcli.domain.worktrees import filled_by_others, lies_in
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash
+from agentcli.policy.bash_tree import is_plain_variable
 from agentcli.policy.places import credentials_below
 from agentcli.policy.read_only_table import (
     OPEN_FILES,
@@ -73,11 +74,13 @@ _BUILT_IN = frozenset({"[", "echo", "false", "pwd", "true", "type"})
 _WHATEVER_ITS_FILES_ARE_CALLED = frozenset({"cat", "du", "head", "ls", "stat"})
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/opt/homebrew/", "/home/linuxbrew/")
 _NULL = "/dev/null"
-_NESTED = re.compile(r"\s*\(([^()]*)\)\s*")
+_NESTED = re.compile(r"\s*\((\s*cd [^()]*)\)\s*")
+_LOOP = re.compile(
+    r"\s*for +([a-z]) +in +([\w./*+-]+) *; *do +([^;&|()`'\\\n]+); *done\s*", re.ASCII
+)
 _CD = re.compile(r"\s*cd +([\w./+-]+)(?: +&& +([^;\n]*))?", re.ASCII)
-_SHOWN = re.compile(r"\"?\$(?:HOME|PATH|PWD|SHELL|USER)\"?")
-_KINDS = frozenset({"$", "simple_expansion", "variable_name"})
 _GLOB = re.compile(r"(?!-)(?:[\w.+-]+/)*(?!\.)[\w.+-]*\*[\w.+-]*", re.ASCII)
+_PLAIN = re.compile(r"[\w.+/@][\w.+/@,-]*")
 _MAX_MATCHES = 500
 _LONGEST = 4_096
 # the user is to see this text, though it is only printed
@@ -108,8 +111,14 @@ def is_strict_read(text: str, workspace: Workspace, search_path: str | None) -> 
         if there is None or "||" in text:
             return False
         workspace = there
+    if (loop := _LOOP.fullmatch(text)) and is_plain_variable(loop[1]):
+        # each of the files in turn: what may be done with all of them at once
+        name = rf"\${loop[1]}"
+        text = re.sub(rf'(?<= )(?:"{name}"|{name})(?= |\Z)', lambda _: loop[2], loop[3])
+        if '"' in text:
+            return False
     parsed = parse_bash(text)
-    if not (parsed.understood and parsed.commands and parsed.kinds <= _KINDS):
+    if not (parsed.understood and parsed.commands and not parsed.kinds):
         return False
     return all(map(_Strict(workspace, search_path).reads, parsed.commands))
 
@@ -166,8 +175,6 @@ class _Strict:
         for word, source in zip(command.words, command.sources, strict=True):
             if word is not None:
                 words.append(word)
-            elif words[:1] == ["echo"] and _SHOWN.fullmatch(source):
-                words.append("")
             elif words and (matches := self._matches(words[0], source)) is not None:
                 words += matches
             else:
@@ -175,7 +182,7 @@ class _Strict:
         return words
 
     def _matches(self, program: str, source: str) -> list[str] | None:
-        """The names for ``src/*.py``: one star, and nothing hidden, linked away or like an option.
+        """The names for ``src/*.py``: one star, and plain names, none of them linked away.
 
         By the time that it runs there may be other files: none may be an option of importance.
         """
@@ -193,7 +200,7 @@ class _Strict:
         found = [f"{directory}{slash}{name}" for name in fnmatch.filter(names, pattern)]
         found = [name for name in found if not name.rpartition("/")[2].startswith(".")]
         is_known = len(names) < _MAX_MATCHES and all(map(self.may_read, found))
-        return (found or [source]) if is_known and not any(n[0] == "-" for n in found) else None
+        return (found or [source]) if is_known and all(map(_PLAIN.fullmatch, found)) else None
 
     def may_read(self, path: str) -> bool:
         """Whether a file operand stays in the workspace. ``-`` may be the name of a link, too."""
@@ -298,7 +305,7 @@ class _Strict:
         )
 
     def _found(self, program: str, path: str) -> str | None:
-        """Where bash finds it, all links followed; ``None``: not, or where it may not be."""
+        """Where bash finds it, links followed; empty: nowhere; ``None``: where it may not be."""
         entries = path.split(os.pathsep)
         if "/" in program or not path or any(entry.startswith("~") for entry in entries):
             return None  # bash expands it
@@ -307,7 +314,10 @@ class _Strict:
         found = shutil.which(program, path=place)
         own = (self.workspace.root, *self.workspace.extra)
         barred = [each for root in own for each in filled_by_others(root)]
-        if found is None or lies_in(Path(found), barred) or _is_stand_in(found):
+        if found is None:  # then nothing runs, unless the repository puts it there
+            is_barred = any(lies_in(Path(each), barred) for each in place.split(os.pathsep))
+            return None if is_barred else ""
+        if lies_in(Path(found), barred) or _is_stand_in(found):
             return None
         return os.path.realpath(found)
 
