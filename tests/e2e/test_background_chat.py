@@ -105,7 +105,8 @@ def test_tasks_are_listed_shown_and_ended_in_the_chat(
     terminal.line("/tasks")
     terminal.wait_for(re.compile(r"1\s+running\s+echo"))
     terminal.line("/tasks 1")
-    terminal.wait_for("output.log")
+    # a long path is wrapped, wherever that is
+    terminal.wait_for(re.compile(r"\s*".join(map(re.escape, "output.log"))))
     terminal.line("/tasks cancel 1")
     terminal.wait_for("Background run cancelled")
     terminal.wait_for("I see it ended.")
