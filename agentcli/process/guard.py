@@ -49,7 +49,9 @@ _HELPERS = frozenset({b"bwrap"})
 # above the numbers that commands are given files under
 _FIRST_FREE = 100
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 15, 36, 38
+# linux/seccomp.h
+_SET_FILTER, _NEW_LISTENER, _BYTES_OF_STEP = 1, 1 << 3, 8
 
 
 def process_table() -> Iterator[tuple[int, int, int]]:
@@ -153,7 +155,7 @@ class Guard:
         for handle in request["close"]:
             os.close(handle)
         calls = request["rules"].get("calls")
-        hands_over = bool(calls and calls["unix"]) and _module("sandbox_calls").can_hand_over()
+        hands_over = bool(calls and calls["handing"]) and _module("sandbox_calls").can_hand_over()
         error_read, error_write = os.pipe()
         go_read, go_write = os.pipe()
         self.command = os.fork()
@@ -331,19 +333,54 @@ def _limit(request: dict[str, Any], error_write: int, go: int | None) -> None:
         handle = _module("sandbox_landlock").open_real(request["argv"][place])
         os.set_inheritable(handle, True)  # noqa: FBT003 - the standard library's signature
         request["argv"][place] = str(handle)
-    calls = _module("sandbox_calls") if "calls" in rules else None  # the rules may hide its file
     if "landlock" in rules:
         _module("sandbox_landlock").restrict(rules["landlock"])
-    if calls is None:
+    if not (calls := rules.get("calls")):
         return
-    if rules["calls"]["sealed"]:
-        request["argv"][1:1] = ["--seccomp", str(calls.without_users())]
-    listener = calls.install(rules["calls"], hands_over=go is not None)
+    if calls["sealed"]:
+        request["argv"][1:1] = ["--seccomp", str(_nameless(calls["sealed"]))]
+    listener = _put_on(calls, hands_over=go is not None)
     if listener >= 0 and go is not None:
         os.write(error_write, _LISTENER + b"%d" % listener)
         if not os.read(go, 1):  # nobody would answer
             raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
         os.close(listener)
+
+
+def _put_on(calls: dict[str, Any], *, hands_over: bool) -> int:
+    """Put ``sandbox_calls.filters`` on this process and all that come of it; raises ``OSError``.
+
+    Returns the open file at which calls are handed over, or -1 when none are (seccomp(2)).
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def put(code: bytes, flags: int) -> int:
+        text = ctypes.create_string_buffer(code, len(code))
+        # linux/filter.h: struct sock_fprog
+        program = (ctypes.c_uint64 * 2)(len(code) // _BYTES_OF_STEP, ctypes.addressof(text))
+        return int(libc.syscall(calls["seccomp"], _SET_FILTER, flags, program))
+
+    is_ready = prctl(_PR_SET_NO_NEW_PRIVS, 1) == 0
+    if is_ready and hands_over and (listener := put(calls["handing"], _NEW_LISTENER)) >= 0:
+        return listener
+    # an outer sandbox is handed these calls already, or the kernel knows nothing of it
+    if not is_ready or put(calls["filter"], 0) < 0:
+        number = ctypes.get_errno() or errno.EPERM
+        raise OSError(number, os.strerror(number))
+    return -1
+
+
+def _nameless(data: bytes) -> int:
+    """An open file that no path leads to, with ``data`` to be read."""
+    import fcntl
+
+    made = os.memfd_create("filter")
+    os.pwrite(made, data, 0)
+    handle = fcntl.fcntl(made, fcntl.F_DUPFD, _FIRST_FREE)
+    os.close(made)
+    return handle
 
 
 def _become(request: dict[str, Any], error_write: int, go: int | None) -> None:

@@ -307,13 +307,7 @@ class SessionSandbox:
         network = not reads_only and (self._network or access is Access.NETWORK)
         is_bwrap = self._state.kind is SandboxKind.BWRAP
         temporary = private.scratch if reads_only else private.temporary
-        calls: dict[str, object] = {
-            "unix": not reads_only,
-            "inet": network or (is_bwrap and not reads_only),
-            "frozen": reads_only,
-            "sealed": is_bwrap and self._filtered and not os.getuid(),
-            "registry": str(private.sockets),
-        }
+        from agentcli.process.sandbox_calls import filters
         from agentcli.process.sandbox_setup import (
             KEPT_OF_RUN,
             bwrap_argv,
@@ -321,6 +315,14 @@ class SessionSandbox:
             opened_places,
         )
 
+        calls = filters(
+            inet=network or (is_bwrap and not reads_only),
+            unix=not reads_only,
+            frozen=reads_only,
+            sealed=is_bwrap and not os.getuid(),
+        )
+        if calls:
+            calls["registry"] = str(private.sockets)
         if not is_bwrap:
             own = (private.programs, private.temporary)
             rules = {

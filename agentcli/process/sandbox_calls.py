@@ -1,11 +1,11 @@
 r"""Which system calls a command may make, and which Unix sockets it may reach (SEC-4, SEC-18).
 
-The first half runs in the process that becomes the command, the second in its guard; both are run
-by path, so only the standard library is available. Laws: a seccomp filter can only be added to; it
-sees numbers, not what a pointer leads to. So no command connects a socket by itself: the kernel
-hands that call to the guard, which copies the address once, opens what it names, and connects for
-the command only to a socket at which a command of this session listens. Where the kernel cannot
-hand calls over there are no Unix sockets but connected pairs.
+The first half runs in the app, which makes the filter that the guard puts on the command; the
+second in the guard, where only the standard library is available. Laws: a seccomp filter can only
+be added to; it sees numbers, not what a pointer leads to. So no command connects a socket by
+itself: the kernel hands that call to the guard, which copies the address once, opens what it names,
+and connects for the command only to a socket at which a command of this session listens. Where the
+kernel cannot hand calls over there are no Unix sockets but connected pairs.
 Numbers are those of ``linux/seccomp.h``, ``linux/filter.h`` and the system call tables
 (https://docs.kernel.org/userspace-api/seccomp_filter.html).
 """
@@ -24,8 +24,7 @@ import sys
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _ALLOW, _ERRNO, _HAND_OVER = 0x7FFF0000, 0x00050000, 0x7FC00000
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
-_SET_FILTER, _IS_AVAILABLE, _NEW_LISTENER = 1, 2, 1 << 3
-_SET_NO_NEW_PRIVS = 38
+_IS_AVAILABLE = 2
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
 # of an open file, however it was opened: what is asked of it by those that only read
@@ -34,7 +33,6 @@ _FREE_KINDS = (0x54, 0x89, 0xB7)  # terminals and pipes, sockets, namespaces
 _FREE_REQUESTS = (2, 0x80086601, 0x80087601, 0x801C581F, 0xC020660B)
 # its operations pass no filter; ``barred`` are the keyrings, and what could stall the guard
 _URING = (425, 426, 427)
-_FIRST_FREE = 100  # above the numbers that commands are given files under
 _CLONE3, _NEW_USER = 435, 0x10000000  # its flags lie where a pointer leads: clone(2) is taken then
 # fchmodat2, setxattrat, removexattrat, file_setattr
 _CHANGES_EVERYWHERE = (452, 463, 466, 469)
@@ -84,10 +82,6 @@ _MACHINES = {
 }  # fmt: skip
 
 
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
-
-
 def machine() -> _Numbers | None:
     """The system calls here; ``None`` where they are not known, or the kernel filters none."""
     here = _MACHINES.get(os.uname().machine) if sys.maxsize > 1 << 32 else None
@@ -122,17 +116,25 @@ def _when(value: int, then: bytes) -> bytes:
     return _step(_IF_EQUAL, value, 0, len(then) // 8) + then
 
 
-def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
-    """The program of the filter for ``calls``: ``{inet, unix, frozen}``.
+def filters(*, inet: bool, unix: bool, frozen: bool, sealed: bool) -> dict[str, object]:
+    """What the guard of a command puts on it; nothing where ``machine`` is not known.
 
-    ``inet``: it may have network sockets; ``unix``: Unix sockets, which takes ``hands_over``;
-    ``frozen``: it changes no file's rights, times or attributes either, nor asks a file system for
-    what it does to a file that is open for reading (``ioctl``): only known requests pass.
+    ``inet``: it may have network sockets; ``unix``: Unix sockets, which needs the guard to connect
+    them; ``frozen``: it changes no file's rights, times or attributes either, nor asks a file
+    system for what it does to a file that is open for reading (``ioctl``): only known requests
+    pass; ``sealed``: it runs in bubblewrap, and makes no more user namespaces.
     """
-    here = machine()
-    if here is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    unix, frozen = bool(calls["unix"]) and hands_over, bool(calls["frozen"])
+    if (here := machine()) is None:  # told by ``shortcomings``
+        return {}
+    return {
+        "seccomp": here.one("seccomp"),
+        "filter": _filter(here, inet=inet, unix=False, frozen=frozen),
+        "handing": _filter(here, inet=inet, unix=True, frozen=frozen) if unix else b"",
+        "sealed": _without_users(here) if sealed else b"",
+    }
+
+
+def _filter(here: _Numbers, *, inet: bool, unix: bool, frozen: bool) -> bytes:
     older = b"".join(
         _when(number, _refuse(errno.ENOSYS)) for number in (*here.many("older_barred"), *_URING)
     )
@@ -153,7 +155,7 @@ def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
     connected += _when(_STREAM, _answer(_ALLOW)) + _when(_SEQPACKET, _answer(_ALLOW))
     connected += _refuse(errno.EACCES)  # what has no connection is sent to any address
     program += _when(here.one("socketpair"), connected)
-    network = _answer(_ALLOW) if calls["inet"] else _refuse(errno.ENETUNREACH)
+    network = _answer(_ALLOW) if inet else _refuse(errno.ENETUNREACH)
     families = _when(_UNIX, connected if unix else _refuse(errno.EACCES))
     families += _when(_INET, network) + _when(_INET6, network) + _when(_NETLINK, _answer(_ALLOW))
     program += _when(here.one("socket"), _argument(0) + families + _refuse(errno.EAFNOSUPPORT))
@@ -170,14 +172,12 @@ def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
     return program + _answer(_ALLOW)
 
 
-def without_users() -> int:
-    """An open file with the filter that bubblewrap puts on: no more user namespaces.
+def _without_users(here: _Numbers) -> bytes:
+    """The program that bubblewrap puts on: no more user namespaces.
 
     In one of its own root could mount the control groups (cgroups(7)) that it is itself in, whose
     files are root's: what it limits, stops or kills there runs outside.
     """
-    if (here := machine()) is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     checked = _argument(0) + _step(_AND, _NEW_USER) + _when(0, _answer(_ALLOW))
     checked += _refuse(errno.EPERM)
 
@@ -188,39 +188,7 @@ def without_users() -> int:
     program = _step(_LOAD, _ARCHITECTURE_AT)
     for architecture in here.many("older"):
         program += _when(architecture, calls("older_clone"))
-    nameless = os.memfd_create("filter")
-    os.write(nameless, program + calls("clone"))
-    os.lseek(nameless, 0, os.SEEK_SET)
-    handle = fcntl.fcntl(nameless, fcntl.F_DUPFD, _FIRST_FREE)
-    os.close(nameless)
-    return handle
-
-
-def install(calls: dict[str, object], *, hands_over: bool) -> int:
-    """Put the filter on this process and all that come of it; raises ``OSError``.
-
-    Returns the open file at which calls are handed over, or -1 when none are.
-    """
-    here = machine()
-    if here is None:  # told by ``shortcomings``
-        return -1
-    zero = ctypes.c_ulong(0)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero):
-        raise _failure()
-
-    def put(flags: int, code: bytes) -> int:
-        program = _Program(len(code) // 8, code)
-        return int(libc.syscall(here.one("seccomp"), _SET_FILTER, flags, ctypes.byref(program)))
-
-    if hands_over and calls["unix"]:
-        code = build_filter(calls, hands_over=True)
-        if (listener := put(_NEW_LISTENER, code)) >= 0:
-            return listener
-    # an outer sandbox is handed these calls already, or the kernel knows nothing of it
-    if put(0, build_filter(calls, hands_over=False)) < 0:
-        raise _failure()
-    return -1
+    return program + calls("clone")
 
 
 def _failure() -> OSError:

@@ -247,7 +247,7 @@ def bwrap_argv(
     # our own directory would be seen through a workspace that it lies in
     argv += ["--tmpfs", str(private.base)]
     argv += ["--ro-bind", str(private.programs), str(private.programs)]
-    shut = [*map(str, places.homes), *(() if places.writable else temporary)]
+    shut = [*map(str, places.homes)] if places.writable else temporary
     shut = [place for place in shut if not _is_bare(place, private, places)]
     for place in (*shut, *(("/proc",) if may_set and not places.writable else ())):
         argv += ["--remount-ro", place]
@@ -266,8 +266,9 @@ def _private_mounts(
         is_shut = not places.writable and _is_bare(place, private, places)
         yield from ("--ro-bind" if is_shut else "--bind", str(private.temporary), place)
     for home in places.homes:
-        is_bare = _is_bare(home, private, places)
-        yield from ("--ro-bind", str(private.empty_dir), str(home)) if is_bare else (
+        # what only reads loses nothing that it writes there, and a mount of its own is the cheaper
+        is_empty = bool(places.writable) and _is_bare(home, private, places)
+        yield from ("--ro-bind", str(private.empty_dir), str(home)) if is_empty else (
             "--tmpfs", str(home)
         )  # fmt: skip
 

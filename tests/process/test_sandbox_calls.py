@@ -658,9 +658,9 @@ def test_where_calls_cannot_be_handed_over_there_are_pairs_alone(tmp_path: Path)
     script = f"""
         import sys
         sys.path.append({os.path.dirname(sandbox_calls.__file__)!r})
-        import socket, sandbox_calls
-        rules = dict(unix=True, inet=False, frozen=False)
-        assert sandbox_calls.install(rules, hands_over=False) == -1
+        import socket, guard, sandbox_calls
+        calls = sandbox_calls.filters(unix=True, inet=False, frozen=False, sealed=False)
+        assert guard._put_on(calls, hands_over=False) == -1
         socket.socketpair()
         for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
             try:
