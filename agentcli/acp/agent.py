@@ -32,7 +32,7 @@ from agentcli.acp.session import (
 from agentcli.acp.updates import SessionUpdates, iso_time
 from agentcli.app.library import SessionLibrary
 from agentcli.domain.cancel import uninterruptible
-from agentcli.domain.clean import reveal
+from agentcli.domain.clean import as_object, reveal
 from agentcli.domain.errors import AgentError
 from agentcli.domain.session import AFTER_ALL, SessionInfo, SessionStatus
 from agentcli.domain.values import frozen
@@ -155,7 +155,7 @@ class EditorAgent:
         version = params.get("protocolVersion")
         self._writes_versions = isinstance(version, str)
         offered = params.get("clientCapabilities")
-        self._client = offered if isinstance(offered, dict) else {}
+        self._client = as_object(offered)
         methods: list[Json] = [
             {
                 "id": KEY_METHOD,

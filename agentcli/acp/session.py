@@ -32,7 +32,7 @@ from agentcli.acp.updates import BASH, EDITS, SessionUpdates, locations_of, titl
 from agentcli.app.files.attachments import attach
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.clean import one_line, reveal
+from agentcli.domain.clean import as_object, one_line, reveal
 from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError, TurnCancelled
 from agentcli.domain.events import (
     AgentEvent,
@@ -406,7 +406,7 @@ class ClientApprover:
             said = one_line(error.message, _MAX_NAME)
             return ApprovalAnswer(Verdict.NO, f"The approval failed: {said}")
         outcome = result.get("outcome") if isinstance(result, dict) else None
-        outcome = outcome if isinstance(outcome, dict) else {}
+        outcome = as_object(outcome)
         if outcome.get("outcome") == "cancelled":
             self._asking.interrupt()
             return ApprovalAnswer(Verdict.NO)

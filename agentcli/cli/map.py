@@ -120,7 +120,7 @@ def _project(root: Path) -> ProjectMap:
 
 
 def _text(shape: str, root: Path, picture: MapPicture, state: MapState) -> str:
-    from agentcli.ui.wording import plural
+    from agentcli.domain.clean import plural
 
     if shape == "json":
         return _json_text(picture, state)

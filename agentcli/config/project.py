@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.config.paths import Paths
 from agentcli.config.toml_file import parse
+from agentcli.domain.clean import as_list, as_object
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.files import NoRegularFile, open_regular
 from agentcli.domain.values import frozen
@@ -288,15 +289,11 @@ def _started_by(servers: Mapping[str, Any]) -> Iterator[HookConfig]:
     from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 
     for entry in servers.values():
-        given = entry if isinstance(entry, dict) else {}
-        words = (given.get("command"), *_list(given.get("args")), given.get("headersHelper"))
+        given = as_object(entry)
+        words = (given.get("command"), *as_list(given.get("args")), given.get("headersHelper"))
         command = shlex.join(word for word in words if isinstance(word, str))
         if command:
             yield HookConfig(HookEvent.SESSION_START, command)
-
-
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()
 
 
 def _files_below(directory: Path) -> Iterator[Path | None]:
@@ -422,4 +419,4 @@ def _read(paths: Paths) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     directories = book.get("directories") if isinstance(book, dict) else None
-    return directories if isinstance(directories, dict) else {}
+    return as_object(directories)

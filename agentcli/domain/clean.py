@@ -1,5 +1,7 @@
 """Texts, names, ids and JSON values as every provider takes them (HIS-1, HIS-5, HIS-8).
 
+And the few forms of words that several rooms use.
+
 Law: pure; the same input always gives the same output, and a second cleaning changes nothing; a
 value that needs no cleaning comes back as the same object.
 """
@@ -20,6 +22,7 @@ MAX_DEPTH = 30
 MAX_TEXT_BYTES = 1_000_000
 MAX_ARGUMENT_BYTES = 500_000
 _MAX_INTEGER = 2**63
+_TODO_MARKS = {"completed": "[x]", "in_progress": "[>]"}
 _ID = LazyPattern(r"[A-Za-z0-9_-]+")
 _BAD_IN_NAME = LazyPattern(r"[^A-Za-z0-9_-]")
 _NAME_LENGTH = 64
@@ -57,6 +60,16 @@ def one_line(text: str, limit: int | None = None) -> str:
     """``text`` without line breaks and runs of blanks, in at most ``limit`` characters."""
     line = " ".join(text.split())
     return line if limit is None or len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 line``, ``2,000 lines``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def todo_line(status: object, content: str) -> str:
+    """A thing to do of the session's list (``write_todos``) in one line."""
+    return f"{_TODO_MARKS.get(str(status), '[ ]')} {content}"
 
 
 def plain_text(text: str) -> str:
@@ -213,6 +226,21 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is too large")
     return number
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """``value``, when it is an object; else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """``value``, when it is a list; else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    """``value``, when it is a text; else an empty one."""
+    return value if isinstance(value, str) else ""
 
 
 def is_deep(value: object, most: int) -> bool:

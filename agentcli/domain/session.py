@@ -15,12 +15,6 @@ from agentcli.domain.values import frozen
 
 AFTER_ALL = float("inf"), ""
 """A time and an id that come after those of every session."""
-_TODO_MARKS = {"completed": "[x]", "in_progress": "[>]"}
-
-
-def todo_line(status: object, content: str) -> str:
-    """A thing to do of the session's list (``write_todos``) in one line."""
-    return f"{_TODO_MARKS.get(str(status), '[ ]')} {content}"
 
 
 def session_id_at(milliseconds: int, noise: bytes) -> str:

@@ -21,13 +21,13 @@ from typing import Any, Protocol
 
 from agentcli.app.earlier_end import spent_in
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.clean import plural
 from agentcli.domain.errors import AgentError
 from agentcli.domain.values import frozen, mutable
 from agentcli.fleet.engine import Engine, LocalEngine, TaskCall, TaskResult
 from agentcli.fleet.limits import Bucket, Purse, Share
 from agentcli.fleet.results import BatchState, Journal, TaskStanding
 from agentcli.fleet.tasks import BatchTask
-from agentcli.ui.wording import plural
 
 __all__ = ["Batch", "BatchEnd", "BatchPlan", "BatchView", "Engine", "Journal", "LocalEngine"]
 Follow = Callable[[str, Mapping[str, Any]], Sequence[BatchTask]]

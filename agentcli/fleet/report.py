@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from agentcli.domain.clean import plural
 from agentcli.domain.values import frozen
 from agentcli.fleet.batch import BatchEnd, BatchPlan, BatchView
 from agentcli.fleet.results import (
@@ -84,7 +85,7 @@ class BatchProgress(BatchView):
             self._table.total = self._total
         if before := sum(self._states[name].has_ended for name in names):
             self._ended += before
-            self.says(f"{wording.plural(before, 'task')} of {self._total} ended before")
+            self.says(f"{plural(before, 'task')} of {self._total} ended before")
 
     def started(self, task: BatchTask, known: TaskStanding) -> None:
         """See ``BatchView``."""
@@ -151,7 +152,7 @@ def summary(end: BatchEnd, directory: Path, *, as_json: bool) -> str:
         return safe_json(json.dumps(value, ensure_ascii=False)) + "\n"
     words = ", ".join(f"{count} {state}" for state, count in counts.items()) or "nothing to do"
     skipped = f", {end.skipped} of them before" if end.skipped else ""
-    total = wording.plural(sum(counts.values()), "task")
+    total = plural(sum(counts.values()), "task")
     files = "".join(f"{clean_line(str(directory / name))}\n" for name in (RESULTS, REPORT))
     return f"{total}: {words}{skipped}; cost {wording.cost(end.spent_usd)}\n{files}"
 
@@ -287,7 +288,7 @@ def _totals(rows: Sequence[ReportRow]) -> str:
             (
                 "Cost",
                 wording.cost(sum(costs)),
-                f"without {wording.plural(unknown, 'task')} of unknown price" if unknown else "",
+                f"without {plural(unknown, 'task')} of unknown price" if unknown else "",
             ),
             ("Typical duration", middle, longest),
             ("Begun more than once", f"{again:,}", "further attempts" if again else ""),
@@ -304,7 +305,7 @@ def _durations(rows: Sequence[ReportRow]) -> str:
     for bound in (*_BOUNDS_S, 0)[used[0] : used[-1] + 1]:
         words = f"up to {wording.duration(bound)}" if bound else "longer"
         label = f"≤ {wording.duration(bound)}" if bound else "longer"
-        text = wording.plural(counts[bound], "task")
+        text = plural(counts[bound], "task")
         points.append(Point(words, float(counts[bound]), text, label))
     chart = charts.column_chart("Tasks by duration", points, lambda size: f"{size:,.0f}")
     table = charts.plain_table(

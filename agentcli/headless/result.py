@@ -455,7 +455,8 @@ Output = TextOutput | JsonOutput
 def report_end(end: RunEnd, facts: RunFacts, *, verbose: bool) -> None:
     """What the user has to know on stderr: one line, if there is anything."""
     if verbose:
-        from agentcli.ui.wording import cost, duration, plural, tokens
+        from agentcli.domain.clean import plural
+        from agentcli.ui.wording import cost, duration, tokens
 
         summary = end.summary
         requests, took = plural(summary.steps, "request"), duration(facts.duration_s)

@@ -16,7 +16,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from agentcli.domain.clean import read_json
+from agentcli.domain.clean import as_object, read_json
 from agentcli.domain.messages import ImagePart, TextPart, UserMessage, UserPart
 from agentcli.domain.values import frozen
 
@@ -156,7 +156,7 @@ def _answered(value: dict[str, Any]) -> Answered:
             return Answered(request_id, {}, str(rest.get("error") or "no reason given"))
         case {"request_id": str(request_id), **rest}:
             answer = rest.get("response")
-            return Answered(request_id, answer if isinstance(answer, dict) else {})
+            return Answered(request_id, as_object(answer))
         case _:
             raise _NotALine("a control_response needs a response object with a request_id")
 

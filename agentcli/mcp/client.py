@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
 from agentcli.domain.cancel import uninterruptible
+from agentcli.domain.clean import as_object
 from agentcli.domain.extensions.mcp import (
     LoginRequired,
     McpError,
@@ -377,11 +378,9 @@ class McpClient:
         """Answers to what a request asks for in return, by its keys."""
         found: dict[str, Any] = {}
         for key, request in itertools.islice(wanted.items(), 20):
-            asked = request if isinstance(request, dict) else {}
+            asked = as_object(request)
             params = asked.get("params")
-            incoming = IncomingRequest(
-                key, str(asked.get("method")), params if isinstance(params, dict) else {}
-            )
+            incoming = IncomingRequest(key, str(asked.get("method")), as_object(params))
             try:
                 found[key] = await self.answer(incoming)
             except RpcError as error:
@@ -399,7 +398,7 @@ class McpClient:
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
             answer = await self.request(method, {"cursor": cursor} if cursor else {})
-            found = answer if isinstance(answer, dict) else {}
+            found = as_object(answer)
             yield {key: found.get(key)}
             cursor = found.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or cursor in seen:
@@ -619,7 +618,7 @@ async def answer_question(server: str, params: Mapping[str, Any], ask: Asker) ->
         return {"action": "accept" if agreed else "decline"}
     schema = params.get("requestedSchema")
     fields = schema.get("properties") if isinstance(schema, dict) else None
-    fields = fields if isinstance(fields, dict) else {}
+    fields = as_object(fields)
     required = schema.get("required") if isinstance(schema, dict) else None
     needed = set(map(str, required)) if isinstance(required, list) else set()
     if len(fields) != 1 and await ask.ask(head, [ANSWER, DECLINE]) != ANSWER:
@@ -627,7 +626,7 @@ async def answer_question(server: str, params: Mapping[str, Any], ask: Asker) ->
     try:
         content: dict[str, Any] = {}
         for name, field in list(fields.items())[:_MAX_FIELDS]:
-            about = field if isinstance(field, dict) else {}
+            about = as_object(field)
             value = await _field(head, str(name), about, ask, is_needed=name in needed)
             if value is not None:
                 content[name] = value
@@ -662,7 +661,7 @@ async def _field(
 def _choices(about: Mapping[str, Any]) -> dict[str, Any]:
     """What can be chosen, as it is shown."""
     source = about.get("items") if about.get("type") == "array" else about
-    source = source if isinstance(source, dict) else {}
+    source = as_object(source)
     titled = source.get("oneOf") or source.get("anyOf")
     if isinstance(titled, list):
         rows: Sequence[Any] = [each for each in titled if isinstance(each, dict)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentcli.domain.clean import read_json
+from agentcli.domain.clean import as_object, read_json
 from agentcli.domain.errors import UsageError
 from agentcli.domain.files import open_regular
 from agentcli.domain.values import frozen
@@ -42,9 +42,9 @@ def servers_of_file(path: Path, root: Path) -> ImportedServers:
     document = _document(path)
     tables = [("user", table_of(document))]
     projects = document.get("projects") if isinstance(document, dict) else None
-    mine = _table(_table(projects).get(str(root))).get("mcpServers")
+    mine = as_object(as_object(projects).get(str(root))).get("mcpServers")
     if isinstance(mine, dict):
-        tables = [("user", _table(document.get("mcpServers"))), ("local", mine)]
+        tables = [("user", as_object(document.get("mcpServers"))), ("local", mine)]
     if not any(table for _, table in tables):
         raise UsageError(f"{path} names no MCP servers", 'it should have {"mcpServers": {…}}')
     entries: list[tuple[str, str, Mapping[str, Any], str]] = []
@@ -74,7 +74,3 @@ def _document(path: Path) -> Any:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "give another file") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is neither JSON nor TOML", "give another file") from error
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentcli.domain.clean import clean_text, digest, one_line
+from agentcli.domain.clean import as_object, clean_text, digest, one_line
 from agentcli.domain.extensions.mcp import ServerPrompt, ServerResource, ServerTool
 from agentcli.domain.images import judge
 from agentcli.domain.messages import ImagePart, ResultPart, TextPart
@@ -110,17 +110,17 @@ class ClientFacts:
 
 def agreed_modern(answer: object) -> Agreement | None:
     """What ``server/discover`` has settled; ``None`` where that is nothing."""
-    found = answer if isinstance(answer, dict) else {}
+    found = as_object(answer)
     versions = found.get("supportedVersions")
     if not isinstance(versions, list) or MODERN not in versions:
         return None
-    meta = _table(found.get("_meta"))
+    meta = as_object(found.get("_meta"))
     return _agreement(MODERN, found, meta.get(f"{_META}serverInfo") or found.get("serverInfo"))
 
 
 def agreed_legacy(answer: object) -> Agreement | None:
     """What ``initialize`` has settled; ``None`` for a version that is not known here."""
-    found = answer if isinstance(answer, dict) else {}
+    found = as_object(answer)
     version = found.get("protocolVersion")
     if version not in LEGACY_VERSIONS:
         return None
@@ -128,11 +128,11 @@ def agreed_legacy(answer: object) -> Agreement | None:
 
 
 def _agreement(version: str, found: Mapping[str, Any], info: object) -> Agreement:
-    told = _table(info)
+    told = as_object(info)
     name = f"{told.get('title') or told.get('name') or ''} {told.get('version') or ''}"
     return Agreement(
         version,
-        _table(found.get("capabilities")),
+        as_object(found.get("capabilities")),
         clean(found.get("instructions"), MAX_INSTRUCTIONS),
         clean(name, _MAX_TITLE),
     )
@@ -140,7 +140,7 @@ def _agreement(version: str, found: Mapping[str, Any], info: object) -> Agreemen
 
 def supported_by(data: object) -> tuple[str, ...]:
     """The versions that an error about the version names."""
-    versions = _table(data).get("supported")
+    versions = as_object(data).get("supported")
     return tuple(map(str, versions)) if isinstance(versions, list) else ()
 
 
@@ -168,12 +168,8 @@ def full_name(server: str, tool: str) -> str:
     return f"{name[: _MAX_NAME - 9]}_{digest(name, 8)}"
 
 
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _items(answer: object, key: str) -> Iterator[Mapping[str, Any]]:
-    found = _table(answer).get(key)
+    found = as_object(answer).get(key)
     yield from (each for each in found if isinstance(each, dict)) if isinstance(found, list) else ()
 
 
@@ -201,7 +197,7 @@ def tools_in(
         known = full_name(server, name)
         if known in found:
             known = f"{known[: _MAX_NAME - 9]}_{digest(name, 8)}"
-        hints = _table(item.get("annotations"))
+        hints = as_object(item.get("annotations"))
         found[known] = ServerTool(
             server=server,
             name=name,
@@ -234,7 +230,7 @@ def parameters(schema: object) -> Mapping[str, Any]:
             break
         target = _at(schema, reference)
         rest = {key: value for key, value in root.items() if key != "$ref"}
-        root = {**_table(target), **rest}
+        root = {**as_object(target), **rest}
     if root.setdefault("type", "object") != "object" or "$ref" in root:
         return ANY
     if _NOT_AT_THE_ROOT & root.keys():
@@ -244,7 +240,7 @@ def parameters(schema: object) -> Mapping[str, Any]:
     try:
         text = plain(json.dumps(root, ensure_ascii=False))
         fits = len(text) <= MAX_SCHEMA_CHARS and isinstance(root.get("properties", {}), dict)
-        return _table(json.loads(text)) if fits else ANY
+        return as_object(json.loads(text)) if fits else ANY
     except (ValueError, RecursionError):
         return ANY
 
@@ -259,7 +255,7 @@ def _at(schema: Mapping[str, Any], reference: str) -> object:
         return None
     node: object = schema
     for step in reference[2:].split("/"):
-        node = _table(node).get(step.replace("~1", "/").replace("~0", "~"))
+        node = as_object(node).get(step.replace("~1", "/").replace("~0", "~"))
     return node
 
 
@@ -319,7 +315,7 @@ def prompts_in(server: str, pages: Sequence[object]) -> tuple[ServerPrompt, ...]
 
 def output_of(answer: object) -> ToolOutput:
     """The result of ``tools/call``: texts in one, images, the rest named (TOOL-2)."""
-    found = _table(answer)
+    found = as_object(answer)
     content = found.get("content")
     blocks = (
         [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
@@ -372,7 +368,7 @@ def _part_of(block: Mapping[str, Any]) -> ResultPart:
                 f"[resource {uri}{f' - {name}' if name else ''}{f': {about}' if about else ''}]"
             )
         case "resource":
-            return contents_of(_table(block.get("resource")))
+            return contents_of(as_object(block.get("resource")))
         case other:
             return TextPart(f"[content of the unknown type {clean(str(other), 60)!r} was left out]")
 
@@ -422,7 +418,7 @@ def request_headers(
 
     https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
     """
-    method, params = str(message.get("method")), _table(message.get("params"))
+    method, params = str(message.get("method")), as_object(message.get("params"))
     headers = {"mcp-protocol-version": version, "mcp-method": method}
     name = params.get(_NAMED_BY.get(method, ""))
     if isinstance(name, str):
@@ -431,7 +427,7 @@ def request_headers(
             for path, header in rules.get(name, {}).items():
                 value: object = params.get("arguments")
                 for step in path:
-                    value = _table(value).get(step)
+                    value = as_object(value).get(step)
                 if isinstance(value, bool):
                     value = "true" if value else "false"
                 if isinstance(value, str | int | float):
@@ -474,11 +470,11 @@ def header_rules(schema: object) -> HeaderRules | None:
 def _below(
     path: tuple[str, ...] | None, node: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...] | None, object]]:
-    for name, each in _table(node.get("properties")).items():
+    for name, each in as_object(node.get("properties")).items():
         yield (None if path is None else (*path, name)), each
     yield from ((None, node.get(key)) for key in _SUBSCHEMAS)
     for key in _SUBSCHEMA_LISTS:
         if isinstance(several := node.get(key), list):
             yield from ((None, each) for each in several)
     for key in _SUBSCHEMA_TABLES:
-        yield from ((None, each) for each in _table(node.get(key)).values())
+        yield from ((None, each) for each in as_object(node.get(key)).values())

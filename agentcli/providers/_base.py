@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.clean import FEW_VALUES_CHARS, clean_text, read_json
+from agentcli.domain.clean import FEW_VALUES_CHARS, as_object, clean_text, read_json
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import Usage
 from agentcli.domain.ports import ModelRequest, ProviderConfig
@@ -407,7 +407,7 @@ def openai_usage(usage: Mapping[str, Any], given: str, made: str) -> Usage:
     DeepSeek's (https://api-docs.deepseek.com/guides/kv_cache).
     """
     details = usage.get(f"{given}_tokens_details")
-    details = details if isinstance(details, dict) else {}
+    details = as_object(details)
     cached = token_count(details.get("cached_tokens"))
     if cached is None:
         cached = token_count(usage.get("prompt_cache_hit_tokens"))

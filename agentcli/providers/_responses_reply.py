@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from agentcli.domain.clean import read_json
+from agentcli.domain.clean import as_list, as_object, read_json
 from agentcli.domain.messages import StopReason, ThinkingPart
 from agentcli.domain.stream import (
     StreamEnd,
@@ -128,13 +128,13 @@ class ResponsesDecoder(StreamDecoder):
         """Take one event, or the one document of a server that does not stream."""
         kind = value.get("type")
         if kind in _ENDINGS:
-            self._finish(_object(value.get("response")))
+            self._finish(as_object(value.get("response")))
         elif kind == "error":
             self._fail({"error": value})
         elif kind is None and value.get("object") == "response":
             self._finish(value)
         elif kind == "response.created":
-            response_id = _object(value.get("response")).get("id")
+            response_id = as_object(value.get("response")).get("id")
             if self._items and response_id != self._response_id:
                 self.mixed_up("a second reply begins in it")
             self._response_id = response_id
@@ -147,7 +147,7 @@ class ResponsesDecoder(StreamDecoder):
         self.bound(self._items)
         if kind in {"response.output_item.added", "response.output_item.done"}:
             self.bound(again=_AS_VALUE * self.event_chars)
-            item = _object(value.get("item"))
+            item = as_object(value.get("item"))
             is_done = kind.endswith("done")
             slot = self._slot_of(index, item, is_done=is_done)
             if slot is not None:
@@ -167,7 +167,7 @@ class ResponsesDecoder(StreamDecoder):
 
     def _place(self, value: Value) -> int:
         """The index of an event that has none, as llama.cpp's: by its id, else a new one."""
-        item = _object(value.get("item"))
+        item = as_object(value.get("item"))
         names = [value.get("item_id"), item.get("call_id"), item.get("id")]
         for at, known in self._items.items():
             if any(name in known.ids for name in names if _is_id(name)):
@@ -279,14 +279,14 @@ class ResponsesDecoder(StreamDecoder):
                 arguments = received_json(arguments)
             self._whole(index, ("arguments", 0), arguments)
         elif item.type == "message":
-            for number, part in enumerate(_list(value.get("content"))):
-                if found := _content_of(_object(part), number):
+            for number, part in enumerate(as_list(value.get("content"))):
+                if found := _content_of(as_object(part), number):
                     self._whole(index, *found)
         elif item.type == "reasoning":
-            for number, part in enumerate(_list(value.get("summary"))):
-                self._whole(index, ("summary", number), _object(part).get("text"))
-            for number, part in enumerate(_list(value.get("content"))):
-                self._whole(index, ("reasoning", number), _object(part).get("text"))
+            for number, part in enumerate(as_list(value.get("summary"))):
+                self._whole(index, ("summary", number), as_object(part).get("text"))
+            for number, part in enumerate(as_list(value.get("content"))):
+                self._whole(index, ("reasoning", number), as_object(part).get("text"))
             if index < _APART:  # else nothing says which item it was for
                 self._seal(index)
 
@@ -376,7 +376,7 @@ class ResponsesDecoder(StreamDecoder):
             self._fail({"error": response.get("error") or {"message": f"the reply was {status}"}})
             return
         taken: set[int] = set()
-        for index, value in enumerate(map(_object, _list(response.get("output")))):
+        for index, value in enumerate(map(as_object, as_list(response.get("output")))):
             slot = self._slot_at_the_end(index, value, taken)
             if slot is None:
                 return
@@ -392,7 +392,7 @@ class ResponsesDecoder(StreamDecoder):
 
     def _stop(self, response: Value, status: object) -> StopReason:
         if status == "incomplete":
-            reason = _object(response.get("incomplete_details")).get("reason")
+            reason = as_object(response.get("incomplete_details")).get("reason")
             return _STOP_OF_INCOMPLETE.get(str(reason), StopReason.OTHER)
         if self._has_calls:
             return StopReason.TOOL_USE
@@ -410,7 +410,7 @@ def _text_of(kind: str, value: Value) -> tuple[Part, object] | None:
     if kind in _TEXTS:
         name, counter, field = _TEXTS[kind]
         return (name, _index(value.get(counter))), value.get(field)
-    part = _object(value.get("part"))
+    part = as_object(value.get("part"))
     if kind == "response.reasoning_summary_part.done":
         return ("summary", _index(value.get("summary_index"))), part.get("text")
     if kind == "response.content_part.done":
@@ -436,14 +436,6 @@ def _is_id(value: object) -> bool:
 
 def _index(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _object(value: object) -> Value:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 # --- reasoning as a part of a message, and back ------------------------------------------
@@ -502,5 +494,5 @@ def unseal(part: ThinkingPart) -> tuple[Json | None, Json] | None:
         return None
     return (
         item if isinstance(item, dict) else None,
-        following if isinstance(following, dict) else {},
+        as_object(following),
     )

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, urlencode, urlsplit
 
+from agentcli.domain.clean import as_object, as_text
 from agentcli.domain.errors import AgentError
 from agentcli.domain.extensions.web import SearchAnswer, WebHit
 from agentcli.domain.messages import Usage
@@ -112,7 +113,7 @@ def _asked_of(ask: ServerClient, model: str, body: dict[str, Any]) -> dict[str, 
     """The answer to ``body``, whole, from where the provider's requests go."""
     plain = replace(ask.config, stream=False, query={})  # the query is added when it is sent
     provider = cast("HttpProvider", create(plain))
-    return _object(ask.get(provider.endpoint(model).url, provider.headers(body), body=body))
+    return as_object(ask.get(provider.endpoint(model).url, provider.headers(body), body=body))
 
 
 def _anthropic(ask: ServerClient, model: str, query: str, domains: Domains) -> _Found:
@@ -133,21 +134,21 @@ def _anthropic(ask: ServerClient, model: str, query: str, domains: Domains) -> _
     texts, hits = [], []
     for block in _objects(value.get("content")):
         if block.get("type") == "text":
-            texts.append(_text(block.get("text")))
+            texts.append(as_text(block.get("text")))
         elif block.get("type") == "web_search_tool_result":
             results = block.get("content")
             if isinstance(results, dict) and not texts:
-                what = _text(results.get("error_code")) or "no reason given"
+                what = as_text(results.get("error_code")) or "no reason given"
                 raise AgentError(f"the service says {what}", "try again, or another query")
             hits += [_hit(each, "title", "url", "page_age") for each in _objects(results)]
-    usage = _object(value.get("usage"))
+    usage = as_object(value.get("usage"))
     used = Usage(
         token_count(usage.get("input_tokens")),
         token_count(usage.get("output_tokens")),
         token_count(usage.get("cache_read_input_tokens")),
         token_count(usage.get("cache_creation_input_tokens")),
     )
-    count = token_count(_object(usage.get("server_tool_use")).get("web_search_requests"))
+    count = token_count(as_object(usage.get("server_tool_use")).get("web_search_requests"))
     return _Found("".join(texts), hits, used, count or 0)
 
 
@@ -169,9 +170,9 @@ def _responses(ask: ServerClient, model: str, query: str, domains: Domains) -> _
     for item in _objects(value.get("output")):
         count += item.get("type") == "web_search_call"
         for part in _objects(item.get("content")):
-            texts.append(_text(part.get("text")))
+            texts.append(as_text(part.get("text")))
             hits += [_hit(each, "title", "url") for each in _objects(part.get("annotations"))]
-    usage = openai_usage(_object(value.get("usage")), "input", "output")
+    usage = openai_usage(as_object(value.get("usage")), "input", "output")
     return _Found("".join(texts), [hit for hit in hits if domains.let(hit.url)], usage, count)
 
 
@@ -185,12 +186,12 @@ def _gemini(ask: ServerClient, model: str, query: str, domains: Domains) -> _Fou
     }
     value = _asked_of(ask, model, body)
     candidate = next(_objects(value.get("candidates")), {})
-    parts = _objects(_object(candidate.get("content")).get("parts"))
-    text = "".join(_text(part.get("text")) for part in parts if not part.get("thought"))
-    grounding = _object(candidate.get("groundingMetadata"))
-    chunks = [_object(each.get("web")) for each in _objects(grounding.get("groundingChunks"))]
+    parts = _objects(as_object(candidate.get("content")).get("parts"))
+    text = "".join(as_text(part.get("text")) for part in parts if not part.get("thought"))
+    grounding = as_object(candidate.get("groundingMetadata"))
+    chunks = [as_object(each.get("web")) for each in _objects(grounding.get("groundingChunks"))]
     hits = [_hit(each, "title", "uri") for each in chunks]
-    usage = _object(value.get("usageMetadata"))
+    usage = as_object(value.get("usageMetadata"))
     used = Usage(
         token_count(usage.get("promptTokenCount")), token_count(usage.get("candidatesTokenCount"))
     )
@@ -210,7 +211,7 @@ _PROVIDER_CALLS: Mapping[str, Callable[[ServerClient, str, str, Domains], _Found
 def _searxng(ask: ServerClient, query: str, domains: Domains) -> Iterator[WebHit]:
     base = ask.config.base_url.rstrip("/").removesuffix("/search")
     asked = urlencode({"q": _with_sites(query, domains), "format": "json"})
-    value = _object(ask.get(f"{base}/search?{asked}", {}))
+    value = as_object(ask.get(f"{base}/search?{asked}", {}))
     for each in _objects(value.get("results")):
         yield _hit(each, "title", "url", "content")
 
@@ -218,8 +219,8 @@ def _searxng(ask: ServerClient, query: str, domains: Domains) -> Iterator[WebHit
 def _brave(ask: ServerClient, query: str, domains: Domains) -> Iterator[WebHit]:
     asked = quote(_with_sites(query, domains), safe="")
     url = f"{ask.config.base_url.rstrip('/')}/res/v1/web/search?count={MAX_HITS}&q={asked}"
-    value = _object(ask.get(url, {"x-subscription-token": ask.config.api_key}))
-    for each in _objects(_object(value.get("web")).get("results")):
+    value = as_object(ask.get(url, {"x-subscription-token": ask.config.api_key}))
+    for each in _objects(as_object(value.get("web")).get("results")):
         yield _hit(each, "title", "url", "description")
 
 
@@ -230,7 +231,7 @@ def _tavily(ask: ServerClient, query: str, domains: Domains) -> Iterator[WebHit]
         "include_domains": list(domains.allowed),
         "exclude_domains": list(domains.blocked),
     }
-    value = _object(ask.get(f"{ask.config.base_url.rstrip('/')}/search", body=body))
+    value = as_object(ask.get(f"{ask.config.base_url.rstrip('/')}/search", body=body))
     for each in _objects(value.get("results")):
         yield _hit(each, "title", "url", "content")
 
@@ -246,7 +247,7 @@ def _exa(ask: ServerClient, query: str, domains: Domains) -> Iterator[WebHit]:
     elif domains.blocked:
         body["excludeDomains"] = list(domains.blocked)
     url = f"{ask.config.base_url.rstrip('/')}/search"
-    value = _object(ask.get(url, auth_headers(ask.config, "x-api-key"), body=body))
+    value = as_object(ask.get(url, auth_headers(ask.config, "x-api-key"), body=body))
     for each in _objects(value.get("results")):
         yield _hit(each, "title", "url", "text")
 
@@ -268,7 +269,7 @@ def _with_sites(query: str, domains: Domains) -> str:
 
 
 def _hit(entry: Json, title: str, url: str, snippet: str = "") -> WebHit:
-    address = _text(entry.get(url)).strip()
+    address = as_text(entry.get(url)).strip()
     if not re.fullmatch(r"https?://[^\s\x00-\x20\x7f]{1,2000}", address):
         address = ""
     more = _line(entry.get(snippet))[:MAX_SNIPPET_CHARS] if snippet else ""
@@ -276,16 +277,8 @@ def _hit(entry: Json, title: str, url: str, snippet: str = "") -> WebHit:
 
 
 def _line(value: object) -> str:
-    text = re.sub(r"<[^>]{0,200}>", "", _text(value))
+    text = re.sub(r"<[^>]{0,200}>", "", as_text(value))
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _objects(value: object) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agentcli.domain.clean import clean_id, clean_name
+from agentcli.domain.clean import as_object, as_text, clean_id, clean_name
 from agentcli.domain.messages import (
     AssistantMessage,
     DocumentPart,
@@ -333,7 +333,7 @@ class MessagesDecoder(StreamDecoder):
             self._whole_message(value, blocks)
         elif kind == "message_start":
             message = value.get("message")
-            message = message if isinstance(message, dict) else {}
+            message = as_object(message)
             known, self._begun = self._begun, message.get("id") or True
             if known is not None and (self._kinds or known != self._begun):
                 self.mixed_up("a second message begins in it")
@@ -390,18 +390,18 @@ class MessagesDecoder(StreamDecoder):
         self._kinds[index], self._call_ids[index] = kind, call_id
         self.bound(self._kinds, len(kind) + len(str(call_id)))
         if kind == "text":
-            self.out.delta(TextDelta, index, _text(block.get("text")))
+            self.out.delta(TextDelta, index, as_text(block.get("text")))
         elif kind == "thinking":
-            self.out.delta(ThinkingDelta, index, _text(block.get("thinking")))
-            if signature := _text(block.get("signature")):
+            self.out.delta(ThinkingDelta, index, as_text(block.get("thinking")))
+            if signature := as_text(block.get("signature")):
                 self.out.add(ThinkingSeal(index, signature=signature))
         elif kind == "redacted_thinking":
-            self.out.add(ThinkingSeal(index, redacted=_text(block.get("data"))))
+            self.out.add(ThinkingSeal(index, redacted=as_text(block.get("data"))))
         elif kind == "tool_use":
             self._start_call(index, block)
 
     def _start_call(self, index: int, block: Json) -> None:
-        start = ToolCallStart(index, _text(block.get("id")), _text(block.get("name")))
+        start = ToolCallStart(index, as_text(block.get("id")), as_text(block.get("name")))
         self._inputs[index] = []
         if start.id and list(self._call_ids.values()).count(start.id) > 1:
             self._held[index] = start
@@ -415,17 +415,17 @@ class MessagesDecoder(StreamDecoder):
         kind = delta.get("type")
         if kind == "text_delta":
             if self._is_for(index, "text"):
-                self.out.delta(TextDelta, index, _text(delta.get("text")))
+                self.out.delta(TextDelta, index, as_text(delta.get("text")))
         elif kind == "input_json_delta":
-            text = _text(delta.get("partial_json"))
+            text = as_text(delta.get("partial_json"))
             if text and index in self._kinds and self._is_for(index, "tool_use"):
                 self._whole_inputs.pop(index, None)
                 self._input(index, text)
         elif kind == "thinking_delta":
             if self._kinds.setdefault(index, "thinking") == "thinking":
-                self.out.delta(ThinkingDelta, index, _text(delta.get("thinking")))
+                self.out.delta(ThinkingDelta, index, as_text(delta.get("thinking")))
         elif kind == "signature_delta" and self._kinds.get(index) == "thinking":
-            self.out.add(ThinkingSeal(index, signature=_text(delta.get("signature"))))
+            self.out.add(ThinkingSeal(index, signature=as_text(delta.get("signature"))))
 
     def _is_for(self, index: int, kind: str) -> bool:
         """Whether the block is of ``kind``; a piece of another kind than ours is an error."""
@@ -469,10 +469,6 @@ class MessagesDecoder(StreamDecoder):
         )
         if report.is_known:
             self.out.add(UsageReport(report))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _count(value: object, *, or_none: bool = False) -> int | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from agentcli.domain.clean import clean_id, clean_name
+from agentcli.domain.clean import as_list, clean_id, clean_name
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -378,7 +378,7 @@ class _Plain:
             target = self.node(self._find(reference), (*seen, reference), depth + 1)
             return {**target, **self.node(rest, seen, depth + 1)}
         plain: Json = {}
-        for part in _list(schema.get("allOf")):
+        for part in as_list(schema.get("allOf")):
             _merge(plain, self.node(part, seen, depth + 1))
         own: Json = {}
         for key, value in schema.items():
@@ -397,14 +397,14 @@ class _Plain:
         elif key == "properties" and isinstance(value, Mapping):
             plain[key] = {name: self.node(item, seen, depth) for name, item in value.items()}
         elif key == "required":
-            if names := [name for name in _list(value) if isinstance(name, str)]:
+            if names := [name for name in as_list(value) if isinstance(name, str)]:
                 plain[key] = names
         elif key == "items":
             plain[key] = self.node(value, seen, depth)
         elif key == "additionalProperties":
             plain[key] = value if isinstance(value, bool) else self.node(value, seen, depth)
         elif key in _LIST_INSIDE:
-            branches = [self.node(item, seen, depth) for item in _list(value)]
+            branches = [self.node(item, seen, depth) for item in as_list(value)]
             if branches:
                 plain[_LIST_INSIDE[key]] = branches
 
@@ -417,10 +417,6 @@ class _Plain:
             name = step.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _merge(into: Json, other: Json) -> None:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 
 from agentcli.app.past import Past
 from agentcli.domain.accounts import REPLIES, Ledger
+from agentcli.domain.clean import plural
 from agentcli.domain.events import (
     AgentEvent,
     Cancelled,
@@ -32,7 +33,6 @@ from agentcli.domain.messages import AssistantMessage, ResultStatus, ToolResult,
 from agentcli.domain.session import LoadedSession, Note, SessionStatus, StoredMessage
 from agentcli.domain.values import frozen
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui import wording
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen
 from agentcli.ui.session_lines import call_words
@@ -256,4 +256,4 @@ def _no_keys() -> Iterator[None]:
 def ended_line(session: LoadedSession, theme: Theme) -> str:
     """Said after the last scene, where somebody is looking."""
     title = clean_line(session.info.title) or session.info.id
-    return theme.paint(f"End of {title} ({wording.plural(session.info.turns, 'turn')}).", DIM)
+    return theme.paint(f"End of {title} ({plural(session.info.turns, 'turn')}).", DIM)

@@ -19,6 +19,7 @@ from collections.abc import (
 from typing import BinaryIO
 
 from agentcli.app.past import Past
+from agentcli.domain.clean import plural
 from agentcli.domain.events import (
     AgentEvent,
     Notice,
@@ -37,7 +38,7 @@ from agentcli.domain.messages import (
 from agentcli.domain.session import LoadedSession, SessionPage, StoredMessage
 from agentcli.repl.outside import overwritten
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui import render, wording
+from agentcli.ui import render
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.sanitize import clean
 from agentcli.ui.screen import Screen, Size
@@ -167,7 +168,7 @@ class Transcript:
     def _thinking(self, text: str) -> None:
         """The head is a line of both views, what follows one of the whole alone."""
         lines = [line.rstrip() for line in clean(text).strip().split("\n")]
-        head = f"Thinking ({wording.plural(len(lines), 'line')})"
+        head = f"Thinking ({plural(len(lines), 'line')})"
         self._screen.print_block([self._theme.paint(head, DIM)])
         self._in_thinking = True
         self._screen.print_block([self._theme.paint(f"  {x}", DIM) for x in lines], gap=False)

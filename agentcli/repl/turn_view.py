@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.clean import plural
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
@@ -165,7 +166,7 @@ class CallsView:
         for call in shown[:MAX_CALLS]:
             lines += self._lines_of(call, now, tail=1 if len(running) > 1 else TAIL_LINES)
         if len(shown) > MAX_CALLS:
-            more = wording.plural(len(shown) - MAX_CALLS, "more call")
+            more = plural(len(shown) - MAX_CALLS, "more call")
             lines.append(self._theme.paint(f"{self._theme.symbols.more} {more}", DIM))
         return lines
 
@@ -474,7 +475,7 @@ class TurnView:
             self._screen.feed_thinking(fold.rest)
         elif fold.hidden:
             self._screen.end_text()
-            more = f"{wording.plural(fold.hidden, 'more line')} of thinking (Ctrl-O shows all)"
+            more = f"{plural(fold.hidden, 'more line')} of thinking (Ctrl-O shows all)"
             line = f"  {self._theme.symbols.more} {more}"
             self._screen.print_block([self._theme.paint(line, DIM)], gap=False)
         if self._doing:
@@ -636,7 +637,7 @@ def _typed_lines(
     hidden = len(lines) - MAX_TYPED_LINES
     shown = [f"  {line}" for line in lines[-MAX_TYPED_LINES:]]
     if hidden > 0:
-        more = f"  {theme.symbols.more} {wording.plural(hidden, 'earlier line')} (Ctrl-O shows all)"
+        more = f"  {theme.symbols.more} {plural(hidden, 'earlier line')} (Ctrl-O shows all)"
         shown = [theme.paint(more, DIM), *shown]
     note = "the agent sees it with your next message" if remember else "the agent does not see it"
     return [render.call_line(summary, theme, status), *shown, theme.paint(f"  ({note})", DIM)]

@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from agentcli.domain.clean import MAX_VALUES, holds_too_many, is_deep
+from agentcli.domain.clean import MAX_VALUES, as_object, holds_too_many, is_deep
 from agentcli.domain.values import frozen
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -108,7 +108,7 @@ def decode(line: bytes) -> Any:
 
 def error_of(value: Any) -> RpcError:
     """The error object of an answer, whatever is wrong with it; its text is bounded."""
-    given = value if isinstance(value, dict) else {}
+    given = as_object(value)
     code, message = given.get("code"), given.get("message")
     text = message if isinstance(message, str) and message.strip() else "an error without a message"
     return RpcError(

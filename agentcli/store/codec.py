@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from agentcli.domain.clean import as_object
 from agentcli.domain.messages import (
     AssistantMessage,
     DocumentPart,
@@ -234,11 +235,11 @@ def _object_in(text: str) -> dict[str, Any]:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return as_object(value)
 
 
 def _decode_usage(data: Any) -> Usage:
-    known = data if isinstance(data, dict) else {}
+    known = as_object(data)
     values = {name: known.get(name) for name in USAGE_FIELDS}
     return Usage(**{name: value for name, value in values.items() if type(value) is int})
 

@@ -28,6 +28,7 @@ from agentcli.domain.background import (
     TaskState,
     Wake,
 )
+from agentcli.domain.clean import as_object
 from agentcli.domain.ports import EndRecorded, QueuedInput, QueueKind, QueueSource
 from agentcli.store.codec import MalformedBody, from_column, to_column, to_json
 from agentcli.store.file import BUSY_TIMEOUT_S, fault, read_with
@@ -463,7 +464,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
         return Schedule(
             id=from_column(row[0]),
             tool=str(run.get("tool") or ""),
-            arguments=arguments if isinstance(arguments, dict) else {},
+            arguments=as_object(arguments),
             title=str(run.get("title") or ""),
             created_at=moment(row[2]),
             cron_expression=row[3],

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from agentcli.domain.clean import plural
 from agentcli.domain.tools import ToolHints, Workspace
 from agentcli.tools._base import Arguments, one_line
 from agentcli.tools.files.diff import Diff, diff_bytes
@@ -32,7 +33,6 @@ from agentcli.tools.files.file_tool import (
     editable,
     encoded,
     name_of,
-    plural,
 )
 from agentcli.tools.files.match import MAX_LINES_COMPARED, closest_place, runs
 from agentcli.tools.files.patch import (

@@ -24,6 +24,7 @@ from agentcli.domain.background import (
     TaskState,
     Wake,
 )
+from agentcli.domain.clean import as_object
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, StandIn, ToolContext, ToolHints, ToolOutput
@@ -149,7 +150,7 @@ class SpawnTool(BaseTool[SpawnArguments]):
 
 def _when(schedule: Any) -> str:
     """What was asked for, as it was: the user should see it before it is checked."""
-    given = schedule if isinstance(schedule, dict) else {}
+    given = as_object(schedule)
     zone = given.get("time_zone") or given.get("timezone")
     at, cron = given.get("scheduled_at") or None, given.get("cron_expression") or None
     if at is not None and cron is None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from agentcli.domain.clean import plural
 from agentcli.domain.tools import Workspace
 from agentcli.tools._base import Arguments, one_line
 from agentcli.tools.files.diff import diff_bytes
@@ -18,7 +19,6 @@ from agentcli.tools.files.file_tool import (
     editable,
     encoded,
     name_of,
-    plural,
 )
 from agentcli.tools.files.match import (
     MAX_SHOWN_LINES,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from agentcli.domain.clean import plural
 from agentcli.domain.tools import ToolHints, Workspace
 from agentcli.tools._base import Arguments, one_line
 from agentcli.tools.files.diff import diff_bytes
@@ -18,7 +19,6 @@ from agentcli.tools.files.file_tool import (
     Plan,
     encoded,
     name_of,
-    plural,
 )
 from agentcli.tools.files.paths import FileProblem, located, resolve
 from agentcli.tools.files.text import UTF_8, Encoding, count_lines, decode, line_end_label

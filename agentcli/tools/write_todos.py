@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from agentcli.domain.session import todo_line
+from agentcli.domain.clean import todo_line
 from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from agentcli.domain.clean import plural
 from agentcli.domain.values import frozen
 from agentcli.ui import wording
 from agentcli.ui.rows import wrap
@@ -144,4 +145,4 @@ class LiveTable:
         words = [f"{count} {state}" for state, count in self.counts.items() if count]
         took = wording.elapsed(time.monotonic() - self._began)
         cost = wording.cost(self.spent_usd)
-        return f"{wording.plural(self.total, 'task')}: {', '.join(words)}; {took}, {cost}"
+        return f"{plural(self.total, 'task')}: {', '.join(words)}; {took}, {cost}"

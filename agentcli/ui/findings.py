@@ -17,12 +17,12 @@ from typing import Any, TextIO
 from urllib.parse import quote
 
 from agentcli import __version__
+from agentcli.domain.clean import plural
 from agentcli.domain.review import Review, ReviewFinding, Severity
 from agentcli.ui.markdown_stream import MarkdownStream
 from agentcli.ui.rows import wrap
 from agentcli.ui.sanitize import clean, clean_line, safe_json
 from agentcli.ui.theme import ACCENT, BOLD, DIM, ERROR, PLAIN, WARNING, Theme, theme_for
-from agentcli.ui.wording import plural
 
 FORMAT = "agentcli-review/1"
 _STYLES = {

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from agentcli.domain.clean import plural
 from agentcli.domain.events import (
     AgentEvent,
     Cancelled,
@@ -150,7 +151,7 @@ def preview(
     if status is ResultStatus.ERROR and 0 < len(lines) <= PREVIEW_LINES:
         tail = tail[lines[0].strip()[:MAX_ERROR] in shown :]
     if hidden > 0:
-        more = f"{theme.symbols.more} {wording.plural(hidden, 'earlier line')}"
+        more = f"{theme.symbols.more} {plural(hidden, 'earlier line')}"
         return [theme.paint(more, DIM), *tail]
     return tail
 
@@ -188,7 +189,7 @@ def prompt_lines(text: str, theme: Theme, columns: int, *, fills: bool = True) -
     lines = clean(text).strip().split("\n")
     hidden = len(lines) - PROMPT_LINES
     if hidden > 0:
-        more = f"{theme.symbols.more} {wording.plural(hidden + 1, 'more line')}"
+        more = f"{theme.symbols.more} {plural(hidden + 1, 'more line')}"
         lines = [*lines[: PROMPT_LINES - 1], more]
     rows: list[str] = []
     for at, line in enumerate(lines):
@@ -279,7 +280,7 @@ def _head_and_tail(lines: list[str], theme: Theme) -> list[str]:
 
 def _hidden(number: int, theme: Theme) -> list[str]:
     """Says that more could be seen, if there is more."""
-    more = f"{theme.symbols.more} {wording.plural(number, 'more line')} (Ctrl-O shows all)"
+    more = f"{theme.symbols.more} {plural(number, 'more line')} (Ctrl-O shows all)"
     return [theme.paint(more, DIM)] if number > 0 else []
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentcli.domain.cancel import CancelReason
+from agentcli.domain.clean import plural
 from agentcli.domain.events import Compacted
 from agentcli.domain.messages import (
     ABOUT_CHECKS,
@@ -77,7 +78,7 @@ def resume_lines(
     lines = [
         f"{theme.paint(f'Resumed: {title}', BOLD)}{who}",
         theme.paint(
-            f"  {wording.age(now - info.updated_at)}, {wording.plural(info.turns, 'turn')}; {why}.",
+            f"  {wording.age(now - info.updated_at)}, {plural(info.turns, 'turn')}; {why}.",
             WARNING if info.status.interrupted else DIM,
         ),
     ]
@@ -145,7 +146,7 @@ def _figures(info: SessionInfo, now: float) -> list[str]:
     """How old a session is, its turns, what it has cost where that is known, its state."""
     return [
         wording.age(now - info.updated_at),
-        wording.plural(info.turns, "turn"),
+        plural(info.turns, "turn"),
         *([wording.cost(info.cost_usd)] if info.cost_usd else []),
         str(info.status),
     ]
@@ -179,7 +180,7 @@ def farewell_lines(end: Farewell, theme: Theme) -> list[str]:
     dot = f" {theme.symbols.dot} "
     figures = dot.join(
         (
-            wording.plural(end.turns, "turn"),
+            plural(end.turns, "turn"),
             wording.tokens(end.usage),
             wording.cost_said(end.cost_usd),
             wording.duration(end.duration_s),
@@ -264,7 +265,7 @@ def _facts(info: SessionInfo, now: float, columns: int) -> list[str]:
     facts = (
         clean_line(info.cwd),
         wording.age(now - info.updated_at),
-        wording.plural(info.turns, "turn"),
+        plural(info.turns, "turn"),
         wording.cost_said(info.cost_usd),
         str(info.status),
         clean_line(info.model),
@@ -318,7 +319,7 @@ def context_lines(report: ContextReport, theme: Theme, columns: int = 80) -> lis
     else:
         lines.append("Old messages are summarised with the next step; /compact does it now.")
     if report.left_out:
-        what = wording.plural(report.left_out, "old tool result")
+        what = plural(report.left_out, "old tool result")
         lines.append(theme.paint(f"{what} left out of requests; the session keeps them.", DIM))
     if report.instructions:
         lines += ["", theme.paint("Instructions, sent with every request:", BOLD)]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from agentcli.domain.clean import plural, todo_line
 from agentcli.domain.events import (
     AgentEvent,
     BackgroundChanged,
@@ -25,7 +26,6 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.messages import ResultStatus, Usage
 from agentcli.domain.patterns import LazyPattern
-from agentcli.domain.session import todo_line
 from agentcli.ui.sanitize import clean, clean_line
 
 if TYPE_CHECKING:
@@ -131,11 +131,6 @@ def sum_cost(bill: Bill) -> str:
     if not bill.unknown:
         return exact_cost(bill.known_usd)
     return f"{exact_cost(bill.known_usd)} + unknown" if bill.known_usd else "unknown"
-
-
-def plural(number: int, noun: str) -> str:
-    """``1 turn``, ``3 turns``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def tokens(usage: Usage) -> str:

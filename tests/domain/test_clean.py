@@ -14,12 +14,16 @@ from agentcli.domain.clean import (
     MAX_ARGUMENT_BYTES,
     MAX_DEPTH,
     MAX_TEXT_BYTES,
+    as_list,
+    as_object,
+    as_text,
     clean_arguments,
     clean_id,
     clean_text,
     clean_value,
     cut_text,
     plain_text,
+    plural,
 )
 from tests.support.poisons import TEXTS
 
@@ -133,3 +137,13 @@ def test_huge_arguments_are_cut_and_stay_an_object() -> None:
     assert set(many) == {"left_out"}
     small = {"path": "x", "keys\0": None}
     assert clean_arguments(small) == {"path": "x", "keys\ufffd": None}
+
+
+def test_what_is_of_another_kind_counts_as_empty() -> None:
+    assert [as_object({"a": 1}), as_list([1]), as_text("a")] == [{"a": 1}, [1], "a"]
+    for value in (None, 1, b"", ()):
+        assert [as_object(value), as_list(value), as_text(value)] == [{}, [], ""]
+
+
+def test_only_one_is_none_of_many() -> None:
+    assert [plural(n, "line") for n in (0, 1, 2000)] == ["0 lines", "1 line", "2,000 lines"]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli.app.trust import installed_plugins, is_changed
 from agentcli.config.paths import Paths, write
 from agentcli.config.project import SERVERS_FILE, read_servers, servers_from
+from agentcli.domain.clean import as_object
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.values import frozen
 from agentcli.engine.context.system_prompt import project_root
@@ -99,7 +100,7 @@ def _of_start(
 def _configured(
     settings: Settings, root: Path, book: Mapping[str, Any], notices: list[str]
 ) -> Iterator[tuple[ServerPlace, Mapping[str, Any]]]:
-    local = _table(_of_project(book, root).get("mcpServers"))
+    local = as_object(_of_project(book, root).get("mcpServers"))
     source = f"{settings.paths.servers_file} ({root})"
     if local:
         place = _place(settings, ServerScope.LOCAL, source, str(root))
@@ -298,11 +299,11 @@ def _read_book(paths: Paths, notices: list[str]) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError):
         notices.append(f"{file} is damaged: its servers are not used; repair or remove it")
         return {}
-    return _table(document)
+    return as_object(document)
 
 
 def _of_project(book: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
-    return _table(_table(book.get("projects")).get(os.path.realpath(root)))
+    return as_object(as_object(book.get("projects")).get(os.path.realpath(root)))
 
 
 def change_project(paths: Paths, root: Path, key: str, value: object) -> None:
@@ -314,7 +315,7 @@ def change_project(paths: Paths, root: Path, key: str, value: object) -> None:
     book = dict(_read_book(paths, problems))
     if problems:
         raise ConfigError(f"{paths.servers_file} is damaged", "repair or remove it, then try again")
-    projects = dict(_table(book.get("projects")))
+    projects = dict(as_object(book.get("projects")))
     mine = {**_of_project(book, root), key: value}
     projects[os.path.realpath(root)] = {name: each for name, each in mine.items() if each}
     book["projects"] = {name: each for name, each in projects.items() if each}
@@ -323,17 +324,13 @@ def change_project(paths: Paths, root: Path, key: str, value: object) -> None:
 
 def project_entries(paths: Paths, root: Path) -> dict[str, Any]:
     """The servers that the user has for the project at ``root`` alone, as they are written."""
-    return dict(_table(_of_project(_read_book(paths, []), root).get("mcpServers")))
+    return dict(as_object(_of_project(_read_book(paths, []), root).get("mcpServers")))
 
 
 def switch(paths: Paths, root: Path, name: str, *, on: bool) -> None:
     """Switch the server ``name`` on or off for the project at ``root``. Raises ``ConfigError``."""
     off = set(_texts(_of_project(_read_book(paths, []), root).get("off")))
     change_project(paths, root, "off", sorted(off - {name} if on else off | {name}))
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _texts(value: object) -> list[str]:

@@ -23,6 +23,7 @@ from agentcli.cli.listing import (
 )
 from agentcli.cli.options import choice, number
 from agentcli.cli.redacting import exported, know_secrets, write_private
+from agentcli.domain.clean import plural
 from agentcli.domain.errors import UsageError
 from agentcli.headless.streams import write_error_line, write_out
 from agentcli.ui import charts, wording
@@ -76,7 +77,7 @@ def collect(options: StatsOptions) -> Statistics:
         write_error_line(f"reading {len(wanted):,} sessions")
     found = statistics_of(wanted, since=since, model_of=prices())
     if found.unreadable:
-        sessions = wording.plural(len(found.unreadable), "session")
+        sessions = plural(len(found.unreadable), "session")
         write_error_line(f"warning: {sessions} cannot be read - see: agent sessions check")
     return found
 
@@ -120,8 +121,8 @@ def summary_lines(found: Statistics) -> Iterable[str]:
     of_agents = f" and {agents} of sub-agents" if agents else ""
     usage = found.total.usage
     cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
-    turns = wording.plural(found.turns, "turn")
-    requests = wording.plural(found.total.requests, "request")
+    turns = plural(found.turns, "turn")
+    requests = plural(found.total.requests, "request")
     yield f"sessions  {own}{of_agents}, {turns}, {requests}"
     yield (
         f"tokens    {usage.input_tokens or 0:,} in, {cached:,} cached,"
@@ -334,7 +335,7 @@ def _bars(found: Statistics, kind: str) -> Sequence[Bar]:
             Bar(
                 name,
                 use.result.tokens,
-                f"{wording.plural(use.calls, 'call')}, {use.seconds:,.1f} s,"
+                f"{plural(use.calls, 'call')}, {use.seconds:,.1f} s,"
                 f" {wording.count(use.result.added_tokens)} tokens added,"
                 f" {wording.count(use.result.again_tokens)} again,"
                 f" {wording.sum_cost(use.result)}",
@@ -401,7 +402,7 @@ def stats_page(found: Statistics, sessions: Sequence[SessionTotal]) -> str:
     lead = [f"From {days[0]} to {days[-1]}, on the clock of this machine."] if days else []
     lead.append(f"Made by agentcli on {time.strftime('%Y-%m-%d %H:%M')}. Prices are list prices.")
     if found.unreadable:
-        lead.append(f"{wording.plural(len(found.unreadable), 'session')} could not be read.")
+        lead.append(f"{plural(len(found.unreadable), 'session')} could not be read.")
     return charts.report_page("What agentcli has used", lead, _sections(found, sessions, days))
 
 
@@ -466,7 +467,7 @@ def _totals(found: Statistics) -> str:
     read = total.usage.cache_read_tokens or 0
     cost = total.known_usd if total.known_usd or not total.unknown else None
     share = f"{100 * read / sent:.0f} % read from caches" if sent else ""
-    unknown = f"without {wording.plural(total.unknown, 'request')} of unknown price"
+    unknown = f"without {plural(total.unknown, 'request')} of unknown price"
     return charts.facts(
         (
             (

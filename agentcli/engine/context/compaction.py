@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
+from agentcli.domain.clean import plural, todo_line
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError, TurnCancelled
 from agentcli.domain.events import (
     AgentEvent,
@@ -45,7 +46,6 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import Effort, ModelRequest, cost_usd
-from agentcli.domain.session import todo_line
 from agentcli.domain.values import frozen
 from agentcli.engine.context.activated import HEADING, skills_in
 from agentcli.engine.context.outgoing import check_request, prepare
@@ -377,7 +377,7 @@ def _kept(chosen: FoldPlan, count: int, todos: Sequence[Any]) -> str:
     """What stays, in a line: "the last 2 turns (9 messages), project instructions"."""
     left, turns = count - len(chosen.folded), chosen.turns
     what = "the last turn" if turns == 1 else f"the last {turns} turns"
-    messages = f"{what} ({_plural(left, 'message')})" if turns else _plural(left, "message")
+    messages = f"{what} ({plural(left, 'message')})" if turns else plural(left, "message")
     instructions = "system prompt and project instructions"
     return ", ".join((messages, instructions, *(["to-do list"] if todos else [])))
 
@@ -386,13 +386,9 @@ def _folded(folded: Sequence[Message]) -> str:
     """What went into the summary, in a line."""
     prompts = sum(is_prompt(message) for message in folded)
     results = sum(isinstance(message, ToolResult) for message in folded)
-    parts = [_plural(prompts, "prompt"), _plural(results, "tool result")]
+    parts = [plural(prompts, "prompt"), plural(results, "tool result")]
     earlier = ", the summary before" if any(map(_is_summary, folded)) else ""
-    return f"{_plural(len(folded), 'message')} ({', '.join(parts)}{earlier})"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{plural(len(folded), 'message')} ({', '.join(parts)}{earlier})"
 
 
 # --- the transcript and its request --------------------------------------------------------

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from agentcli.domain.clean import cut_text, digest, plain_text
+from agentcli.domain.clean import as_object, cut_text, digest, plain_text
 from agentcli.domain.errors import ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -494,7 +494,7 @@ def _ward_of(value: Mapping[str, Any]) -> _Ward:
 
 
 def _texts(value: object) -> dict[str, str]:
-    known = value if isinstance(value, dict) else {}
+    known = as_object(value)
     return {key: text for key, text in known.items() if isinstance(text, str)}
 
 

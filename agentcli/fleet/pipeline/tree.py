@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentcli.domain.clean import plural
 from agentcli.fleet.pipeline.file import Step, StepPipeline
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.wording import plural
 
 _MAX_SHOWN = 60
 

@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from agentcli import __version__
-from agentcli.domain.clean import read_json
+from agentcli.domain.clean import as_object, read_json
 from agentcli.domain.errors import AgentError
 from agentcli.domain.ports import ProviderConfig
 from agentcli.providers._errors import (
@@ -246,7 +246,7 @@ def chat_entries(value: Any, *, is_openai: bool = False) -> Iterator[Figures]:
             continue
         found: Figures = {"name": name}
         top = entry.get("top_provider")
-        top = top if isinstance(top, dict) else {}
+        top = as_object(top)
         _put(found, "context_tokens", _first_count(entry, _WINDOW_FIELDS))
         output = _first_count(entry, _OUTPUT_FIELDS) or _first_count(top, _OUTPUT_FIELDS)
         _put(found, "max_output_tokens", output)

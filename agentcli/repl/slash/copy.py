@@ -6,12 +6,12 @@ import asyncio
 import os
 import re
 
+from agentcli.domain.clean import plural
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.messages import AssistantMessage
 from agentcli.domain.session import LoadedSession
 from agentcli.repl.clipboard import copy_by_program, osc_52
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.ui.wording import plural
 
 _FENCED = re.compile(
     r"^ {0,3}(`{3,}+|~{3,}+)[^\n]*\n(.*?)^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE

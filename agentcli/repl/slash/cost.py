@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Sequence
 
 from agentcli.domain.accounts import SUBAGENT, CallCost, Ledger, sum_of
+from agentcli.domain.clean import plural
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui import wording
 from agentcli.ui.sanitize import clean_line
@@ -67,7 +68,7 @@ async def _of_results(chat: Chat, ledger: Ledger) -> Sequence[str]:
     dearest = heapq.nsmallest(SHOWN, sent, key=lambda cost: cost.result.rank)
     money = [wording.sum_cost(cost.result) for cost in dearest]
     width = max(map(len, money))
-    results = wording.plural(len(sent), "tool result")
+    results = plural(len(sent), "tool result")
     tokens = (
         f"{wording.count(total.added_tokens)} tokens, {wording.count(total.again_tokens)} again"
     )
@@ -86,7 +87,7 @@ def _how(cost: CallCost) -> str:
     added = wording.tokens_of(result.added_tokens)
     if not result.again_requests:
         return added
-    again = wording.plural(result.again_requests, "request")
+    again = plural(result.again_requests, "request")
     cached, others = result.again_cached_tokens, result.again_uncached_tokens
     return (
         f"{added}, again in {again} ({wording.count(cached)} cached, {wording.count(others)} not)"

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentcli.app.files.rewinding import RewindRefused
+from agentcli.domain.clean import plural
 from agentcli.domain.errors import UsageError
 from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.tools import real_path
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.repl.panel import PickRow
-from agentcli.ui import wording
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 
@@ -35,7 +35,7 @@ def scope_of(text: str, usage: str) -> RewindScope:
 
 def row_of(number: int, point: RewindPoint) -> PickRow:
     """A prompt in a list."""
-    files = f" · {wording.plural(point.files, 'file change')}" if point.files else ""
+    files = f" · {plural(point.files, 'file change')}" if point.files else ""
     text = fit(clean_line(point.text), _SHOWN_COLUMNS) or "(no text)"
     return PickRow(f"{number}. {text}{files}")
 
@@ -54,12 +54,12 @@ async def go_back(chat: Chat, point: RewindPoint, scope: RewindScope) -> None:
 
 def summary_of(done: Rewound, cwd: Path) -> str:
     """What was taken or brought back, in words; files as seen from ``cwd``."""
-    parts = [wording.plural(done.messages, "message")] if done.messages else []
+    parts = [plural(done.messages, "message")] if done.messages else []
     if done.files:
         names = [_name(path, cwd) for path in done.files[:_SHOWN_FILES]]
         more = len(done.files) - len(names)
         listed = ", ".join(names) + (f" and {more} more" if more else "")
-        parts.append(f"{wording.plural(len(done.files), 'file')} ({listed})")
+        parts.append(f"{plural(len(done.files), 'file')} ({listed})")
     return ", ".join(parts) or "nothing, there were no changes"
 
 

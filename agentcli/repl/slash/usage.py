@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
+from agentcli.domain.clean import plural
 from agentcli.domain.messages import Usage
 from agentcli.domain.session import SessionInfo
 from agentcli.repl.commands import Chat, SlashCommand
@@ -41,8 +42,8 @@ def usage_lines(infos: Sequence[SessionInfo], now: float) -> list[str]:
         within = [info for info in infos if info.updated_at >= begin]
         usage = sum((info.usage for info in within), Usage())
         figures = (
-            wording.plural(len(within), "session"),
-            wording.plural(sum(info.turns for info in within), "turn"),
+            plural(len(within), "session"),
+            plural(sum(info.turns for info in within), "turn"),
             wording.tokens(usage) if usage.is_known else "no tokens",
             *([_money(within)] if usage.is_known else []),
         )
@@ -54,7 +55,7 @@ async def _run(chat: Chat, _arguments: str) -> None:
     session = chat.session
     infos = await chat.sessions.list()
     paint = chat.theme.paint
-    here = [wording.plural(session.turns, "turn")]
+    here = [plural(session.turns, "turn")]
     if session.turns or session.usage.is_known:
         here += [wording.tokens(session.usage), wording.cost_said(session.cost_usd)]
     lines = [

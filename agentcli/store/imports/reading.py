@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agentcli.domain.clean import count_values, is_deep, read_json
+from agentcli.domain.clean import as_object, count_values, is_deep, read_json
 from agentcli.domain.errors import UsageError
 from agentcli.domain.messages import DocumentPart, ImagePart, TextPart
 
@@ -204,7 +204,7 @@ def text_in(record: Mapping[str, Any], *keys: str) -> str:
 def dict_in(record: Mapping[str, Any], key: str) -> Record:
     """The object at ``key``; else an empty one."""
     value = record.get(key)
-    return value if isinstance(value, dict) else {}
+    return as_object(value)
 
 
 def list_in(record: Mapping[str, Any], key: str) -> list[Any]:

@@ -185,11 +185,6 @@ def commit(changes: Sequence[Change], ctx: FileContext) -> list[str]:
         return transaction.notes
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 line``, ``2 lines``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def name_of(path: Path, ctx: ToolContext) -> str:
     """``path`` as the model and the user see it."""
     return shown(path, ctx.workspace)
