@@ -301,6 +301,7 @@ _NO_COMMAND_WITHIN = frozenset({"command", "declaration_command", "variable_assi
 _FRESH = frozenset({"command_substitution", "process_substitution"})
 _PASSES_INPUT = frozenset(
     {
+        "pipeline",
         "redirected_statement",
         "while_statement",
         "do_group",
@@ -551,14 +552,15 @@ def _stray_in(redirect: Node) -> list[Node]:
 
 
 def _upstream(node: Node) -> tuple[int, ...] | None:
-    """Where the earlier stages of the pipeline start that ``node`` is a stage of."""
+    """Where the earlier stages of the pipelines start that ``node`` is in a stage of."""
+    found: list[int] | None = None
     stage, parent = node, node.parent
     while parent is not None and parent.type in _PASSES_INPUT:
+        if parent.type == "pipeline":
+            starts = (each.start_byte for each in parent.children if each.is_named)
+            found = [*(found or ()), *(start for start in starts if start < stage.start_byte)]
         stage, parent = parent, parent.parent
-    if parent is None or parent.type != "pipeline":
-        return None
-    earlier = (each for each in parent.children if each.is_named)
-    return tuple(each.start_byte for each in earlier if each.start_byte < stage.start_byte)
+    return None if found is None else tuple(found)
 
 
 def is_plain_variable(name: str) -> bool:

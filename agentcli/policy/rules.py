@@ -275,10 +275,9 @@ def covers_literally(text: str, command: SimpleCommand, whole: str, parsed: Pars
     """
     if command.text != text or not is_bare(command) or command.wrappers or "<" in whole:
         return False
-    before, found, _ = whole.partition(text)
-    is_fed = "|" in before.replace("||", "")
-    is_first = not before.strip(" \t\n;&|")
-    return bool(found) and not is_fed and (is_first or parsed.plain) and not moves(parsed.commands)
+    is_first = command.at == parsed.commands[0].at and whole.lstrip().startswith(text)
+    is_unfed = is_first or (parsed.plain and not command.upstream)
+    return is_unfed and not moves(parsed.commands)
 
 
 def is_bare(command: SimpleCommand) -> bool:

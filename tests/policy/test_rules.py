@@ -477,9 +477,16 @@ def test_words_keep_their_ends_in_a_pattern() -> None:
 
 @pytest.mark.spec("SEC-4")
 def test_a_text_covers_a_part_only_in_the_same_place_and_unfed() -> None:
-    for whole, covered in (("make", True), ("ls; make", True), ("ls | make", False)):
+    unfed = ("make", "ls; make", "ls | wc; make", " make | head", "make || ls")
+    fed = (
+        "ls | make", "echo 'make' | make", "make; ls | make", "make; ls | { make; }",
+        "make; ls | for i in 1; do make; done", "lsmake | if true; then make; fi", "ls || ls | make",
+        "make; ls | if make; then ls; fi", r"ls \|| make", "ls >&1 | make | wc || ls",
+    )  # fmt: skip
+    for whole in (*unfed, *fed):
         parsed = parse_bash(whole)
-        assert covers_literally("make", parsed.commands[-1], whole, parsed) is covered
+        (command,) = [each for each in parsed.commands if each.words == ("make",)][-1:]
+        assert covers_literally("make", command, whole, parsed) is (whole in unfed), whole
 
 
 def test_a_wrapper_is_transparent_only_where_what_it_runs_is_listed() -> None:

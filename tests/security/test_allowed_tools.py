@@ -13,6 +13,9 @@ from agentcli.domain.tools import Workspace
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Policy
 from agentcli.policy.judge import judge
 from agentcli.tools.bash import TOOL
+from tests.e2e.one_shot import one_shot
+from tests.support.model_server import ModelServer
+from tests.support.replies import call, say
 
 BEGINNINGS = ("git diff HEAD", "git diff", "git diff -- a.txt", "git diff --stat")
 BETWEEN = (";", "\n", "&&", "||", "|", "&", "|&", "\r\n", " ", "\t", "\\\n")
@@ -60,3 +63,18 @@ def test_what_runs_by_an_allowance_makes_nothing_else(tmp_path: Path) -> None:
             timeout=10,
         )
         assert {path.name for path in tmp_path.iterdir()} == before, command
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-4", "UI-7")
+def test_what_was_allowed_is_given_nothing_to_read(tmp_path: Path) -> None:
+    """It was approved as it ran: with nothing on its standard input."""
+    (tmp_path / "ask.sh").write_text("read -r line; echo $line > said; eval $line")
+    commands = (
+        "echo 'touch pwned # sh ask.sh' | sh ask.sh",
+        "sh ask.sh; echo touch pwned | sh ask.sh",
+    )
+    steps = [*(call("bash", {"command": each}) for each in commands), say("done")]
+    with ModelServer(steps, strict=False) as server:
+        done = one_shot(server, "hi", "--allow-tool", "bash(sh ask.sh)", cwd=tmp_path)
+    assert done.code == 4 and {path.name for path in tmp_path.iterdir()} == {"ask.sh"}
