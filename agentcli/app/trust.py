@@ -362,7 +362,7 @@ def _settings_of(project: Project) -> Settings:
     """What ``project`` says, without the user's own. Raises ``ConfigError``."""
     from agentcli.config.settings import load_settings
 
-    nowhere = Path("/nonexistent")
+    nowhere = Path(os.devnull, "nowhere")  # a name that anyone could give may be there
     return load_settings(Paths(nowhere, nowhere, nowhere), {}, project=project)
 
 

@@ -37,7 +37,7 @@ def test_protected_places_come_after_the_workspace_that_holds_them(
     text = " ".join(argv)
     order = [
         "--ro-bind / /",
-        "--ro-bind-try /proc/sys /proc/sys",
+        *([] if os.getuid() else ["--ro-bind-try /proc/sys /proc/sys"]),
         "--bind /p/tmp /tmp",
         f"--bind {home} {home}",
         f"--ro-bind /p/empty {home}/.ssh",
