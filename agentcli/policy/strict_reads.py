@@ -36,31 +36,41 @@ from agentcli.policy.read_only_table import (
 
 # in the form of the table of reads (policy/read_only_table.py)
 PROGRAMS = {
-    **dict.fromkeys(
-        ("tac", "md5sum", "sha1sum", "sha256sum", "realpath", "stat", "type", "which"), " : files"
-    ),
+    **dict.fromkeys(("tac", "md5sum", "sha1sum", "sha256sum", "realpath"), " : files"),
+    **dict.fromkeys(("type", "which"), "-a : files"),
     **dict.fromkeys(("basename", "dirname", "numfmt", "seq", "sleep"), " : text"),
-    **dict.fromkeys(("whoami", "hostname", "uptime", "pwd"), " : none"),
+    **dict.fromkeys(("whoami", "hostname", "uptime", "pwd", "nproc"), " : none"),
     **dict.fromkeys(("echo", "true", "false"), " : any"),
     "base64": " : file",
     "cat": "-bn : files",
+    "cmp": "-bls : files",
+    "column": "-t -s= : files",
     "comm": "-123 : files",
     "cut": "-s -b= -c= -d= -f= : files",
     "df": "-hk : text",
     "diff": "-bBiquwy : files",
     "du": "-achks -d# : files",
+    "file": "-b : files",
+    "free": "-bghkm : none",
     "grep": "-cEFHhilLnoqrsvwx -A# -B# -C# -m# : pattern",
     "head": "-n# -c# -# : files",
+    "hexdump": "-bCcdox -n# -s# : files",
     "id": "-gGnu : none",
     "ls": "-1aAdFhlrRSt : files",
     "nl": "-b= : files",
+    "od": "-bcdox -A= -j# -N# -t= : files",
+    "paste": "-s -d= : files",
+    "readlink": "-f : files",
     "rg": "-cFilNnosvwx -A# -B# -C# -m# --files : pattern",
     "sort": "-bdfghinruV -k= -t= : files",
+    "stat": "-c= : files",
     "tail": "-n# -c# -# : files",
     "tr": "-cds : text",
+    "tree": "-adf -L# : files",
     "uname": "-amnoprsv : none",
     "uniq": "-cdiu : file",
     "wc": "-clLmw : files",
+    "xxd": "-c# -l# -s# : file",
 }
 VERSIONED = frozenset(
     {
@@ -70,7 +80,7 @@ VERSIONED = frozenset(
     }
 )  # fmt: skip
 """Programs that tell their version without a look at the directory that they are started in."""
-_BUILT_IN = frozenset({"[", "echo", "false", "pwd", "true", "type"})
+_BUILT_IN = frozenset({"[", "echo", "false", "printf", "pwd", "test", "true", "type"})
 _WHATEVER_ITS_FILES_ARE_CALLED = frozenset({"cat", "du", "head", "ls", "stat"})
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/opt/homebrew/", "/home/linuxbrew/")
 _NULL = "/dev/null"
@@ -86,13 +96,22 @@ _LONGEST = 4_096
 # the user is to see this text, though it is only printed
 _DELETION = re.compile(r"\brm\s+-")
 _FIND_WITH_VALUE = frozenset(
-    {"-name", "-iname", "-path", "-type", "-maxdepth", "-mindepth", "-size", "-mtime"}
-)
-_FIND_ALONE = frozenset({"-print", "-not", "!", "-o", "-empty", "-prune", "(", ")"})
-_LINES = re.compile(r"(?:[0-9]+|\$)(?:,(?:[0-9]+|\$))?p")
-_FIELDS = re.compile(r"\{ ?print(?: ?\$[0-9]+(?:, ?\$[0-9]+)*)? ?\}", re.ASCII)
-_KEYS = re.compile(r"(?:\.|(?:\.\w+|\[[0-9]*\])+|\.\[[0-9]*\](?:\.\w+|\[[0-9]*\])*)", re.ASCII)
+    {
+        "-name", "-iname", "-path", "-ipath", "-type", "-maxdepth", "-mindepth", "-size", "-mtime",
+        "-mmin",
+    }
+)  # fmt: skip
+_FIND_ALONE = frozenset({"-print", "-ls", "-not", "!", "-a", "-o", "-empty", "-prune", "(", ")"})
+_LINE = r"(?:[0-9]+|\$|/[\w =:(){}#^$-]+/)"
+_LINES = re.compile(rf"{_LINE}(?:,{_LINE})?p", re.ASCII)
+_NUMBER = "NR ?[=<>]= ?[0-9]+"
+_ROWS, _PRINT = rf"{_NUMBER}(?: ?&& ?{_NUMBER})?", r"\{ ?print(?: ?\$[0-9]+(?:, ?\$[0-9]+)*)? ?\}"
+_FIELDS = re.compile(rf"(?:{_ROWS})? ?(?:{_PRINT})?", re.ASCII)
+_KEY = r"(?:\.|(?:\.\w+|\[[0-9]*\])+|\.\[[0-9]*\](?:\.\w+|\[[0-9]*\])*)"
+_KEYS = re.compile(rf"{_KEY}(?: ?\| ?(?:length|keys(?:\[\])?))?", re.ASCII)
 _TESTS = re.compile(r"-[defrsx]")
+_TEXT = re.compile(r"(?!-)(?:[^%\\]|%s|%%|\\n)+")  # of printf
+_SHORT_VERSION = (["node", "-v"], ["python", "-V"], ["python3", "-V"])
 
 
 def is_strict_read(text: str, workspace: Workspace, search_path: str | None) -> bool:
@@ -215,7 +234,7 @@ class _Strict:
         name, rest = words[0], words[1:]
         if name not in _BUILT_IN and not self._is_the_systems(name):
             return False
-        if rest == ["--version"]:
+        if rest == ["--version"] or [*words] in _SHORT_VERSION:
             return name in VERSIONED
         if name in PROGRAMS:
             return self._fits(words, _spec(name))
@@ -261,26 +280,35 @@ class _Strict:
         return True
 
     def sed(self, rest: Sequence[str]) -> bool:
-        """``sed -n 1,5p FILE``."""
+        """``sed -n 1,5p FILE``, also from ``/a line/``."""
         is_print = rest[:1] == ["-n"] and len(rest) > 1 and _LINES.fullmatch(rest[1])
         return bool(is_print) and self._are_files(rest[2:])
 
     def awk(self, rest: Sequence[str]) -> bool:
-        """``awk '{print $1}' FILE``, also with ``-F``."""
+        """``awk 'NR==1 {print $1}' FILE``, also with ``-F``."""
         rest = rest[1:] if rest and re.fullmatch(r"-F[\w,:;|]", rest[0]) else rest
         is_print = bool(rest) and _FIELDS.fullmatch(rest[0])
         return bool(is_print) and self._are_files(rest[1:]) and not any("=" in w for w in rest[1:])
 
     def jq(self, rest: Sequence[str]) -> bool:
-        """``jq .a.b FILE``."""
+        """``jq '.a.b | keys' FILE``."""
         rest = rest[1:] if rest[:1] == ["-r"] else rest
         is_path = bool(rest) and _KEYS.fullmatch(rest[0])
         return bool(is_path) and self._are_files(rest[1:])
 
-    def test(self, rest: Sequence[str]) -> bool:
+    def bracket(self, rest: Sequence[str]) -> bool:
         """``[ -f FILE ]``."""
-        is_test = len(rest) == len(("-f", "file", "]")) and rest[2] == "]"
-        return is_test and bool(_TESTS.fullmatch(rest[0])) and self.may_read(rest[1])
+        return rest[-1:] == ["]"] and self.test(rest[:-1])
+
+    def test(self, rest: Sequence[str]) -> bool:
+        """``test -f FILE``."""
+        is_test = len(rest) == len(("-f", "file")) and _TESTS.fullmatch(rest[0])
+        return bool(is_test) and self.may_read(rest[1])
+
+    def printf(self, rest: Sequence[str]) -> bool:
+        """Texts, and where words go among them: ``%n`` would assign."""
+        is_text = bool(rest) and _TEXT.fullmatch(rest[0])
+        return bool(is_text) and not any(map(_DELETION.search, rest))
 
     def ps(self, rest: Sequence[str]) -> bool:
         """Processes, and never their environment."""
@@ -334,6 +362,7 @@ def _is_stand_in(found: str) -> bool:
 
 
 _SPECIAL: dict[str, Callable[[_Strict, Sequence[str]], bool]] = {
-    "[": _Strict.test, "awk": _Strict.awk, "date": _Strict.date, "find": _Strict.find,
-    "jq": _Strict.jq, "ps": _Strict.ps, "sed": _Strict.sed,
+    "[": _Strict.bracket, "awk": _Strict.awk, "date": _Strict.date, "find": _Strict.find,
+    "jq": _Strict.jq, "printf": _Strict.printf, "ps": _Strict.ps, "sed": _Strict.sed,
+    "test": _Strict.test,
 }  # fmt: skip

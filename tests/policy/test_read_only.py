@@ -349,6 +349,10 @@ def test_a_relative_path_where_no_such_program_is_does_no_harm(workspace: Worksp
 READS_EVERYWHERE = [
     "cd sub", "cd sub && ls", "cd sub && cat ../a.txt", "ps aux | grep x", "ps -ef",
     "awk '{print $1}' a.txt", "bash --version", "cat /etc/os-release", "sleep 1",
+    "sed -n '/def x/,/^$/p' a.txt", "test -d sub && ls", "printf '%s\\n' x", "nproc", "free -h",
+    "awk 'NR>=10 && NR<=20' a.txt", "awk 'NR==1 {print $2}' a.txt", "cmp a.txt a.txt",
+    "paste -d, a.txt a.txt", "od -c a.txt", "stat -c '%s %n' a.txt", "readlink -f a.txt",
+    "type -a ls", "find . -type f -mmin -5 -ls",
 ]  # fmt: skip
 
 
@@ -369,9 +373,9 @@ CONTAINED_LOOKS = [
     "find . -type f | xargs -I{} wc -l {}", "printf '%s %d\\n' a 1", "find sub -type f | xargs -n1 wc -l",
     "ls [ab]*", "cat [!b].txt", "cat [a-n]*", "grep x sub/[[:alpha:]]*", "ls --color=never",
     "grep -e x -e y a.txt", "egrep 'a|b' a.txt", "rg --files -g '*.py'", "rg -e x sub",
-    "sed -n '1,5p;7p' a.txt", "sed -n '/def x/,/^$/p' a.txt", "sed -ne 5p a.txt", "date -u", "test -d sub",
-    "printf '%s\\n' x", "command -v ls", "diff -ru sub sub", "grep -R x sub", "jq -r '.a | keys[]' a.txt",
-    "timeout 5 ls", "nice -n 5 ls", "time ls", r"\time echo x", "cat a.txt | time echo", "xxd -l 16 a.txt",
+    "sed -n '1,5p;7p' a.txt", "sed -ne 5p a.txt", "date -u",
+    "command -v ls", "diff -ru sub sub", "grep -R x sub",
+    "timeout 5 ls", "nice -n 5 ls", "time ls", r"\time echo x", "cat a.txt | time echo",
     "rg --engine auto x", "rg -e -x sub", "rg -ne --pre sub",
     "cat <<<$TOKEN", 'grep x <<<"a ${TOKEN}"', "cat <<X\n$TOKEN\nX", "for x in a; do cat <<<$y; done",
     "git status -sb", "git --no-pager diff HEAD~1 --stat", "git log --oneline --graph -5",
@@ -387,7 +391,7 @@ CONTAINED_LOOKS = [
     "while read -r line; do echo $line; done < a.txt",
     "ls | while IFS= read -r line; do echo $line; done", "IFS=: read -r a b <<< x:y", "[[ -f a.txt && -d sub ]] && echo yes",
     "tar tzf a.tgz", "case $X in a) ls;; esac", "printenv PATH", 'test -n "$X" || ls',
-    'for f in $(git ls-files); do wc -l "$f"; done', "node -v",
+    'for f in $(git ls-files); do wc -l "$f"; done',
     '[ "$(git rev-parse HEAD)" = x ] && ls', "[[ $X == *a ]] && ls",
     '[ "$(ls | wc -l)" -gt 3 ] && echo many', "[ 3 -gt 2 ]", '[[ -n "$(git status --porcelain)" ]]',
     "[[ -f a.txt && $(cat a.txt) == '(1)' ]]", "diff <(sort a.txt) <(sort -u a.txt)",
@@ -416,6 +420,11 @@ def test_more_is_read_only_where_the_sandbox_makes_sure_of_it(
 
 # neither here nor there
 NEVER = [
+    "awk 'NR==1 {print > \"x\"}' a.txt", "awk 'NR==1{system(\"ls\")}' a.txt", "sed -n '/x/w y' a.txt",
+    "sed -n '/a/,/b/e' a.txt", "sed -n '/a\\/w y' a.txt", "sed -n '/a/w y\n/p' a.txt", "printf '%b%n' x PATH",
+    "printf -- '%n' PATH", "stat -c %n /etc/passwd", "cmp a.txt /etc/passwd", "paste a.txt out/passwd",
+    "hexdump -f a.txt", "readlink -f out/passwd", "tree -L 2 -o x", "tree -L 1 /etc", "xxd -c 8 a.txt x",
+    "jq '.a | input_filename | env' a.txt", "test -f /etc/passwd -o -v 'a[$(ls)]'",
     # what assigns, runs or keeps what a program looks at
     "printf '%n' PATH; ls", "printf '%s%n' a PATH", "printf -v PATH x", "printf '%5$n' x",
     "for PATH in .; do ls; done", "for IFS in a; do ls; done", "for BASH_ENV in a; do ls; done",
