@@ -68,7 +68,7 @@ from agentcli.domain.events import (
     WrappingUp,
 )
 from agentcli.domain.extensions.hooks import HookConfig, HookEvent, HookFunction
-from agentcli.domain.keeping import EventStore, MemoryStore, MessageStore, Store
+from agentcli.domain.extensions.keeping import EventStore, MemoryStore, MessageStore, Store
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,

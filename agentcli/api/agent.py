@@ -49,7 +49,8 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.extensions.hooks import HookConfig
-from agentcli.domain.keeping import Store
+from agentcli.domain.extensions.keeping import Store
+from agentcli.domain.extensions.seams import Seams
 from agentcli.domain.messages import Message, Usage, UserMessage, user_text
 from agentcli.domain.ports import (
     ApprovalAnswer,
@@ -66,7 +67,6 @@ from agentcli.domain.ports import (
     Verdict,
     WrapUpSignal,
 )
-from agentcli.domain.seams import Seams
 
 if TYPE_CHECKING:
     from agentcli.app.listeners import Listener

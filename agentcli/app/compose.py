@@ -75,9 +75,9 @@ if TYPE_CHECKING:
     from agentcli.config.paths import Paths
     from agentcli.domain.extensions.hooks import HookConfig
     from agentcli.domain.extensions.instructions import ProjectDoc
+    from agentcli.domain.extensions.keeping import Store
+    from agentcli.domain.extensions.seams import Seams
     from agentcli.domain.history import History
-    from agentcli.domain.keeping import Store
-    from agentcli.domain.seams import Seams
     from agentcli.domain.tool_ports import EditChecks, SubAgents
     from agentcli.domain.tools import FileKeeper
     from agentcli.extensions.hooks import SessionHooks

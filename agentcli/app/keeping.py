@@ -27,8 +27,8 @@ from agentcli.domain.events import (
     ThinkingChunk,
     ToolProgress,
 )
+from agentcli.domain.extensions.keeping import EventStore, Store
 from agentcli.domain.history import History, RepairReason, repair_results
-from agentcli.domain.keeping import EventStore, Store
 from agentcli.domain.ports import contained
 from agentcli.domain.session import KeptEvent
 from agentcli.store.reads import CRASH_DETAIL

@@ -7,8 +7,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentcli.domain.extensions.seams import Seams
 from agentcli.domain.ports import Effort, ModelInfo, PermissionMode
-from agentcli.domain.seams import Seams
 from agentcli.domain.stream import Tape
 from agentcli.domain.tools import Tool
 from agentcli.domain.values import frozen

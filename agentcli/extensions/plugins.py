@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from agentcli.domain.events import AgentEvent
+from agentcli.domain.extensions.seams import Seams
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
 from agentcli.domain.ports import ContextTransform, ReminderTexts, StepFacts
-from agentcli.domain.seams import Seams
 from agentcli.domain.tools import Tool, ToolDefinition, ToolOutput, Workspace
 
 GROUP = "agentcli.plugins"

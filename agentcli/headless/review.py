@@ -17,7 +17,7 @@ from agentcli.domain.errors import ConfigError
 from agentcli.domain.events import Outcome, TurnSummary
 from agentcli.domain.messages import TextPart, Usage, UserMessage
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.domain.review import Review, Severity
+from agentcli.domain.reports import Review, Severity
 from agentcli.domain.values import frozen
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.one_shot import OneShot, RunRequest

@@ -407,7 +407,7 @@ class SqliteStore:
 
     @property
     def events(self) -> EventTable:
-        """What the session has said while it worked (``domain.keeping.EventStore``)."""
+        """What the session has said while it worked (``domain.extensions.keeping.EventStore``)."""
         return EventTable(self)
 
     async def append_events(self, events: Sequence[KeptEvent]) -> None:
@@ -463,7 +463,7 @@ class SqliteStore:
 
 
 class EventTable:
-    """The events of a session file; satisfies ``domain.keeping.EventStore``."""
+    """The events of a session file; satisfies ``domain.extensions.keeping.EventStore``."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.append = store.append_events

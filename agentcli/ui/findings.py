@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from agentcli import __version__
 from agentcli.domain.clean import plural
-from agentcli.domain.review import Review, ReviewFinding, Severity
+from agentcli.domain.reports import Review, ReviewFinding, Severity
 from agentcli.ui.markdown_stream import MarkdownStream
 from agentcli.ui.rows import wrap
 from agentcli.ui.sanitize import clean, clean_line, safe_json
@@ -115,7 +115,7 @@ def _prose(text: str, theme: Theme, columns: int) -> Iterator[str]:
 
 
 def review_json(review: Review) -> str:
-    """The review as a JSON object, its fields those of ``domain.review``."""
+    """The review as a JSON object, its fields those of ``domain.reports``."""
     value = {"format": FORMAT, **asdict(review)}
     return safe_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n"
 

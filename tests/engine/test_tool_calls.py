@@ -22,8 +22,8 @@ from agentcli.domain.events import (
     ToolRefused,
     ToolStarted,
 )
+from agentcli.domain.extensions.keeping import MemoryStore
 from agentcli.domain.history import History
-from agentcli.domain.keeping import MemoryStore
 from agentcli.domain.messages import (
     AssistantMessage,
     ResultStatus,

@@ -16,7 +16,7 @@ from typing import Any
 
 from agentcli.app.files.changes import ChangedFile, ChangeSet, open_repository
 from agentcli.domain.clean import one_line
-from agentcli.domain.review import ReviewFinding, Severity
+from agentcli.domain.reports import ReviewFinding, Severity
 from agentcli.domain.values import frozen
 
 TOOLS = ("read_file", "grep_files", "glob_files", "list_directory", "symbols", "references")

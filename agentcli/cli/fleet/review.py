@@ -22,7 +22,7 @@ from agentcli.app.files.changes import find_changes
 from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.options import EFFORTS, RunOptions, choice, number
 from agentcli.domain.errors import UsageError
-from agentcli.domain.review import FINDINGS_SCHEMA, SEVERITIES, Review, Severity
+from agentcli.domain.reports import FINDINGS_SCHEMA, SEVERITIES, Review, Severity
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import use_utf8, write_error_line, write_out
 

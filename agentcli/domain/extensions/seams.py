@@ -18,7 +18,7 @@ from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
     from agentcli.domain.extensions.hooks import HookConfig
-    from agentcli.domain.keeping import Store
+    from agentcli.domain.extensions.keeping import Store
     from agentcli.domain.messages import Message
 
 
