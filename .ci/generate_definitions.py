@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Write ``agentcli/tools/_definitions.json`` from the tools.
+"""Write ``agentcli/tools/common/definitions.json`` from the tools.
 
 With ``--check`` nothing is written; the exit code is 1 when the file is not current.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from agentcli.tools._registry import DEFINITIONS_FILE, build_definitions
+from agentcli.tools.common.registry import DEFINITIONS_FILE, build_definitions
 
 
 def main(arguments: list[str]) -> int:

@@ -95,7 +95,7 @@ def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs
         "agentcli.extensions.places",
     }
     tools = {name for name in found if name.startswith("agentcli.tools.")}
-    assert tools <= {"agentcli.tools._registry"}
+    assert tools <= {"agentcli.tools.common", "agentcli.tools.common.registry"}
     after = set(json.loads((tmp_path / "modules-end").read_text()))
     assert "pydantic.main" in after
     assert "importlib.metadata" not in after  # by which pydantic would find plugins
@@ -117,7 +117,8 @@ def test_the_chat_shows_its_prompt_before_it_imports_what_only_an_answer_or_comm
     assert commands <= {"repl.slash.todos"}
     assert not {name for name in ours if name.startswith(("process.", "tools."))} - {
         "process.sandbox",
-        "tools._registry",
+        "tools.common",
+        "tools.common.registry",
     }
 
 

@@ -66,7 +66,7 @@ from agentcli.process.sandbox import SessionSandbox
 from agentcli.store.disk import runs_directory
 from agentcli.store.files import SessionFiles
 from agentcli.store.sqlite import SqliteStore
-from agentcli.tools._registry import Registry
+from agentcli.tools.common.registry import Registry
 
 if TYPE_CHECKING:
     from agentcli.app.extensions.served import SessionServers

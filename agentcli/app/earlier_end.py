@@ -24,7 +24,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.session import SessionStatus
 from agentcli.domain.values import frozen
-from agentcli.tools._final_result import NAME, WRAPPER
+from agentcli.tools.common.final_result import NAME, WRAPPER
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentcli.domain.tools import FileKeeper, Workspace
     from agentcli.policy.decision import Policy
     from agentcli.store.sqlite import SqliteStore
-    from agentcli.tools._registry import Registry
+    from agentcli.tools.common.registry import Registry
 
 MEMORY_KEY = "project_memory"
 _KNOWN = "Project memory: what the user has told earlier sessions of this project"

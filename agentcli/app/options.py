@@ -16,8 +16,8 @@ from agentcli.domain.values import frozen
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
     from agentcli.domain.tools import EditorFiles
-    from agentcli.tools._final_result import Check, ResultSchema
-    from agentcli.tools._function_tool import FunctionTool
+    from agentcli.tools.common.final_result import Check, ResultSchema
+    from agentcli.tools.common.function_tool import FunctionTool
 
 
 @frozen
@@ -82,13 +82,13 @@ def function_tool(function: Callable[..., Any], options: Mapping[str, Any]) -> F
 
     Raises ``UsageError``.
     """
-    from agentcli.tools._function_tool import FunctionTool
+    from agentcli.tools.common.function_tool import FunctionTool
 
     return FunctionTool(function, options)
 
 
 def result_schema(schema: Any, check: Check | None = None) -> ResultSchema:
     """The shape of an answer (CTRL-5); ``check`` may ask more. Raises ``UsageError``."""
-    from agentcli.tools._final_result import ResultSchema
+    from agentcli.tools.common.final_result import ResultSchema
 
     return ResultSchema(schema, check=check)

@@ -11,7 +11,7 @@ from agentcli.config.settings import load_settings
 from agentcli.domain.errors import ConfigError
 from agentcli.policy.decision import parse_rule
 from agentcli.providers.models.table import resolve
-from agentcli.tools._registry import Registry
+from agentcli.tools.common.registry import Registry
 
 
 def set_setting(paths: Paths, name: str, text: str) -> Written:

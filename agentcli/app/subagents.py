@@ -61,7 +61,7 @@ from agentcli.engine.parts import SessionParts
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.reads import SUBAGENT_KEY
 from agentcli.store.sqlite import SqliteStore
-from agentcli.tools._registry import known_names, standard_name
+from agentcli.tools.common.registry import known_names, standard_name
 
 if TYPE_CHECKING:
     from agentcli.app.extensions.found import SessionExtensions

@@ -21,7 +21,7 @@ from agentcli.domain.ports import ModelInfo, PermissionMode, ProviderConfig, Rem
 from agentcli.domain.values import mutable
 from agentcli.engine.gates import PRESENT_PLAN
 from agentcli.providers._registry import provider_config, with_stored_key
-from agentcli.tools._registry import Registry
+from agentcli.tools.common.registry import Registry
 
 if TYPE_CHECKING:
     from agentcli.domain.extensions.web import SearchAnswer
@@ -96,7 +96,7 @@ def _terminal_tools(toolbox: Registry, options: SessionOptions) -> Callable[[], 
             definitions[name].parameters, takes_words=fallback is Fallback.EAGER
         )
     if options.result is not None:
-        from agentcli.tools._final_result import FinalResult
+        from agentcli.tools.common.final_result import FinalResult
 
         tool = FinalResult(options.result)
         try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentcli.app.session import Session
     from agentcli.headless.approvals import Attendants
     from agentcli.headless.one_shot import OpenSession
-    from agentcli.tools._final_result import ResultSchema
+    from agentcli.tools.common.final_result import ResultSchema
 
 MAX_SCHEMA_BYTES = 1_000_000
 _SCHEMA = "--json-schema"

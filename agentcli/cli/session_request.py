@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentcli.app.extensions.servers import GivenServers
     from agentcli.app.known_names import KnownNames
     from agentcli.app.options import SessionOptions
-    from agentcli.tools._final_result import ResultSchema
+    from agentcli.tools.common.final_result import ResultSchema
 
 AskWith = Callable[[Settings, Project, Standing], bool | None]
 _log = logging.getLogger(__name__)

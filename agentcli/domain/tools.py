@@ -425,7 +425,7 @@ class StandIn:
 
 
 class Tool(Protocol):
-    """A tool: subclass it for the defaults (``tools._base.BaseTool`` for pydantic arguments, too).
+    """A tool: subclass it for the defaults (with pydantic arguments: ``tools.common.base``).
 
     ``args`` is always what ``parse`` returned, ``ctx`` one of the tool's ``context``.
     """

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from agentcli.domain.clean import plural
 from agentcli.domain.tools import ToolHints, Workspace
-from agentcli.tools._base import Arguments, one_line
+from agentcli.tools.common.base import Arguments, one_line
 from agentcli.tools.files.diff import Diff, diff_bytes
 from agentcli.tools.files.disk import FoundFile, look, read_state, require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (

@@ -9,7 +9,7 @@ from pydantic import Field
 from agentcli.domain.cancel import unless_cancelled
 from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool, one_line
+from agentcli.tools.common.base import Arguments, BaseTool, one_line
 
 if TYPE_CHECKING:
     from agentcli.domain.tools import Asker

@@ -29,7 +29,7 @@ from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, StandIn, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool, one_line, plain_text
+from agentcli.tools.common.base import Arguments, BaseTool, one_line, plain_text
 
 _SHORT_ID = 6
 _MAX_TITLE = 120

@@ -39,7 +39,7 @@ from agentcli.process.run import (
     run,
 )
 from agentcli.process.shell import STATE_KEY, Handover, ShellState, ShellStates
-from agentcli.tools._base import (
+from agentcli.tools.common.base import (
     MAX_CHARS,
     Arguments,
     BaseTool,

@@ -12,7 +12,7 @@ from agentcli.domain.codemap import MapState, Symbol, SymbolUses, UsedIn
 from agentcli.domain.errors import AgentError
 from agentcli.domain.tools import Asks, ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool, bounded, escaped, one_line
+from agentcli.tools.common.base import Arguments, BaseTool, bounded, escaped, one_line
 from agentcli.tools.files.no_follow import is_directory
 from agentcli.tools.files.paths import (
     FileProblem,

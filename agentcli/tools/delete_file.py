@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from agentcli.domain.tools import ToolHints, Workspace
-from agentcli.tools._base import Arguments, one_line
+from agentcli.tools.common.base import Arguments, one_line
 from agentcli.tools.files.diff import diff_bytes
 from agentcli.tools.files.disk import FoundFile, kind_of, look, read_state, require_unchanged
 from agentcli.tools.files.file_tool import Change, ChangeTool, FileContext, Plan, name_of

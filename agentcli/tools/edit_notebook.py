@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from agentcli.domain.tools import Workspace
-from agentcli.tools._base import Arguments, one_line
+from agentcli.tools.common.base import Arguments, one_line
 from agentcli.tools.files.diff import diff_bytes
 from agentcli.tools.files.disk import require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import Field
 
 from agentcli.domain.tools import Asks, ToolContext, ToolOutput
-from agentcli.tools._base import Arguments, BaseTool, one_line
+from agentcli.tools.common.base import Arguments, BaseTool, one_line
 
 
 class TimeArguments(Arguments):

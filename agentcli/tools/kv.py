@@ -15,7 +15,7 @@ from pydantic import AfterValidator
 
 from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import A, Arguments, BaseTool, one_line
+from agentcli.tools.common.base import A, Arguments, BaseTool, one_line
 
 if TYPE_CHECKING:
     from agentcli.domain.tool_ports import SessionState

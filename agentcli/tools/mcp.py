@@ -25,7 +25,7 @@ from agentcli.domain.tools import (
     ToolOutput,
 )
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool, bounded, one_line
+from agentcli.tools.common.base import Arguments, BaseTool, bounded, one_line
 
 if TYPE_CHECKING:
     from agentcli.domain.tools import McpServers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from agentcli.domain.errors import AgentError
 from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool, one_line
+from agentcli.tools.common.base import Arguments, BaseTool, one_line
 
 if TYPE_CHECKING:
     from agentcli.domain.tool_ports import ProjectMemory

@@ -22,7 +22,7 @@ from agentcli.domain.clean import plural
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
-from agentcli.tools._base import MAX_CHARS, OUTPUT_SCHEME, Arguments, clip_line, one_line
+from agentcli.tools.common.base import MAX_CHARS, OUTPUT_SCHEME, Arguments, clip_line, one_line
 from agentcli.tools.files.disk import chunks, fingerprint, human_size, opened
 from agentcli.tools.files.file_tool import FileContext, FileTool, name_of
 from agentcli.tools.files.paths import FileProblem, located, resolve

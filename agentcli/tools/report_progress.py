@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from agentcli.domain.tools import Asks, ToolContext, ToolOutput
-from agentcli.tools._base import Arguments, BaseTool, one_line
+from agentcli.tools.common.base import Arguments, BaseTool, one_line
 
 MAX_MESSAGE_CHARS = 2_000
 

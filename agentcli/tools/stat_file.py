@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agentcli.domain.tools import ToolHints, ToolOutput, Workspace
-from agentcli.tools._base import Arguments, escaped, one_line
+from agentcli.tools.common.base import Arguments, escaped, one_line
 from agentcli.tools.files.disk import human_size, kind_of
 from agentcli.tools.files.file_tool import FileTool, name_of
 from agentcli.tools.files.no_follow import lstat_of, readlink_of

@@ -17,7 +17,7 @@ from agentcli.domain.messages import ResultPart, TextPart
 from agentcli.domain.tool_ports import SubAgents, SubTask, SubTaskReport
 from agentcli.domain.tools import Asks, OutputKind, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool, bounded, one_line
+from agentcli.tools.common.base import Arguments, BaseTool, bounded, one_line
 
 MAX_PROMPT_CHARS = 100_000
 _Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -19,7 +19,7 @@ from agentcli.domain.cancel import unless_cancelled
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
-from agentcli.tools._base import Arguments, BaseTool, bounded, one_line
+from agentcli.tools.common.base import Arguments, BaseTool, bounded, one_line
 from agentcli.tools.files.disk import human_size
 from agentcli.tools.files.text import image_type
 from agentcli.tools.web.page import (

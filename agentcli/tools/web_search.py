@@ -14,7 +14,7 @@ from agentcli.domain.errors import AgentError
 from agentcli.domain.extensions.web import SearchAnswer
 from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool, bounded, one_line
+from agentcli.tools.common.base import Arguments, BaseTool, bounded, one_line
 
 if TYPE_CHECKING:
     from agentcli.domain.tool_ports import WebSearch

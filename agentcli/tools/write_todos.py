@@ -10,7 +10,7 @@ from pydantic import Field
 from agentcli.domain.clean import todo_line
 from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools.common.base import Arguments, BaseTool
 
 if TYPE_CHECKING:
     from agentcli.domain.tool_ports import SessionState

@@ -23,7 +23,7 @@ from pydantic import AfterValidator, BaseModel, Field
 import agentcli
 from agentcli import Agent, AgentResult, NoStructuredOutput, Outcome, UsageError, tool
 from agentcli.domain.errors import InvalidArguments
-from agentcli.tools._function_tool import FunctionTool
+from agentcli.tools.common.function_tool import FunctionTool
 from tests.support.cli import agent_env
 from tests.support.docs import README, topic
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer

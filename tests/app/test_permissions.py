@@ -11,7 +11,7 @@ from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import Workspace
 from agentcli.policy.decision import Policy
-from agentcli.tools._registry import Registry
+from agentcli.tools.common.registry import Registry
 from tests.policy.asking import policy_of
 
 BOX = Registry.builtin(None, ())

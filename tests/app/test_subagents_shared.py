@@ -12,7 +12,7 @@ from agentcli.domain.messages import ToolCall, Usage
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.engine.limits import Spending
 from agentcli.extensions.agents import AgentDefinition
-from agentcli.tools._registry import Registry, standard_name
+from agentcli.tools.common.registry import Registry, standard_name
 
 
 def names(box: Registry | Narrowed) -> set[str]:

@@ -25,7 +25,7 @@ from agentcli.mcp.client import McpClient, answer_question, connected
 from agentcli.mcp.http import MIN_RETRY_S, PlainHeaders, _retry_s, http_channel, sse_channel
 from agentcli.mcp.protocol import LEGACY, MODERN, output_of
 from agentcli.mcp.servers import McpServer, Transport
-from agentcli.tools._server_tool import ServedTool
+from agentcli.tools.common.server_tool import ServedTool
 from agentcli.wire.sse import SseDecoder
 from tests.mcp.servers import SUPPORT, Answers, hostile, hub_of, sdk_server, server, setup
 from tests.security.hostile_server import STREAM

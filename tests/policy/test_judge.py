@@ -21,7 +21,7 @@ from agentcli.policy.decision import Answer, CallFacts, Decision, Effect, Policy
 from agentcli.policy.judge import moves_shell
 from agentcli.policy.places import credential_place
 from agentcli.policy.rules import touches
-from agentcli.tools._server_tool import ServedTool
+from agentcli.tools.common.server_tool import ServedTool
 from tests.policy.asking import (
     Asked,
     effect_of,

@@ -14,7 +14,7 @@ import agentcli
 from agentcli.providers.gemini import gemini_schema
 from tests.support.strict_gemini import _schema
 
-DEFINITIONS = Path(agentcli.__file__).parent / "tools/_definitions.json"
+DEFINITIONS = Path(agentcli.__file__).parent / "tools/common/definitions.json"
 TOOLS = json.loads(DEFINITIONS.read_text())
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from agentcli.domain.tools import WouldFail, Workspace
 from agentcli.process.run import end_processes
-from agentcli.tools._registry import Registry
+from agentcli.tools.common.registry import Registry
 from tests.support.memory import children_peak_kib, peak_kib
 from tests.tools.in_a_room import Room, text_of
 from agentcli.app.files.attachments import attach

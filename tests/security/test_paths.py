@@ -16,7 +16,7 @@ from agentcli.domain.messages import ResultStatus
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from agentcli.domain.tools import ToolOutput, Workspace, WouldFail
 from agentcli.process.run import end_processes
-from agentcli.tools._registry import Registry
+from agentcli.tools.common.registry import Registry
 from tests.security.swapper import swapping
 from tests.support.turns import Answers, PlayedProvider, World, calls, says
 from tests.tools.in_a_room import Room, failed, ok, text_of

@@ -10,8 +10,8 @@ import pytest
 
 from agentcli.app.codemap import ProjectMap
 from agentcli.domain.tools import Asks, ToolOutput
-from agentcli.tools._registry import Registry
 from agentcli.tools.codemap import MapContext
+from agentcli.tools.common.registry import Registry
 from tests.tools.in_a_room import Room, failed, ok, room, text_of
 
 __all__ = ["room"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentcli.tools._registry import Registry
+from agentcli.tools.common.registry import Registry
 from agentcli.tools.edit_notebook import TOOL
 from agentcli.tools.read_file import TOOL as READ
 from tests.tools.in_a_room import Room, failed, ok, room

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from agentcli.domain.tools import Asks
-from agentcli.tools._base import MAX_CHARS
+from agentcli.tools.common.base import MAX_CHARS
 from agentcli.tools.list_directory import TOOL
 from agentcli.tools.read_file import TOOL as READ
 from tests.tools.in_a_room import Room, failed, ok, room

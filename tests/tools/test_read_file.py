@@ -18,7 +18,7 @@ from agentcli.domain.cancel import CancelReason
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Asks, OutputKind
-from agentcli.tools._base import MAX_CHARS
+from agentcli.tools.common.base import MAX_CHARS
 from agentcli.tools.files.images import reencode_image
 from agentcli.tools.read_file import TOOL, _read
 from agentcli.tools.write_file import TOOL as WRITE_FILE

@@ -17,7 +17,7 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult, Usage
-from agentcli.tools._base import bounded
+from agentcli.tools.common.base import bounded
 from agentcli.ui import render
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.rows import columns_of, plain

@@ -26,7 +26,7 @@ from agentcli.domain.ports import Effort
 from agentcli.domain.tools import PREFIX, OutputKind, ToolOutput, Workspace
 from agentcli.extensions.commands import CustomCommand, Shell
 from agentcli.policy.decision import Rule, parse_rule
-from agentcli.tools._registry import standard_name
+from agentcli.tools.common.registry import standard_name
 
 __all__ = ["CustomCommand", "find_called", "in_force", "message_of", "names_path", "parse_line"]
 MAX_TITLE = 80

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from agentcli.extensions.commands import CustomCommand
     from agentcli.mcp.hub import ServerHub
     from agentcli.mcp.servers import McpServer
-    from agentcli.tools._registry import Registry
-    from agentcli.tools._server_tool import ServedTool
+    from agentcli.tools.common.registry import Registry
+    from agentcli.tools.common.server_tool import ServedTool
 
 MAX_NAMES_CHARS = 2_000
 MAX_CATALOGUE_CHARS = 8_000
@@ -97,7 +97,7 @@ class SessionServers:
         servers = [each for each in self._servers if each.pinned]
         if not servers:
             return []
-        from agentcli.tools._server_tool import ServedTool
+        from agentcli.tools.common.server_tool import ServedTool
 
         tools = (tool for each in servers for tool in self._kept.recall(each).tools)
         return [ServedTool(tool) for tool in tools if self._may(tool.full_name)]
@@ -108,7 +108,7 @@ class SessionServers:
         """The tool of that whole name, if the session may use it."""
         if not name.startswith(PREFIX):
             return None
-        from agentcli.tools._server_tool import ServedTool
+        from agentcli.tools.common.server_tool import ServedTool
 
         tool = self.hub().tool(name)
         return ServedTool(tool) if tool is not None and self._may(tool.full_name) else None

@@ -16,7 +16,7 @@ from typing import Any
 from agentcli.domain.extensions.extras import has_extra, install_command
 from agentcli.domain.images import MAX_EDGE_PX, MAX_IMAGE_BYTES
 from agentcli.domain.messages import ImagePart
-from agentcli.tools._worker import answer_of
+from agentcli.process.worker import answer_of
 
 MAX_DECODED_BYTES = 160_000_000
 MEMORY_BYTES = 270_000_000

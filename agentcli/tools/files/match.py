@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-from agentcli.tools._base import clip_line
+from agentcli.tools.common.base import clip_line
 from agentcli.tools.files.text import Line, adopt_ends, common_end_of, lines_at, split_lines
 
 MAX_LINES_COMPARED = 20_000

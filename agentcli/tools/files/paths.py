@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agentcli.domain.tools import ToolContext, Workspace
 from agentcli.domain.values import frozen
-from agentcli.tools._base import escaped, one_line
+from agentcli.tools.common.base import escaped, one_line
 from agentcli.tools.files.no_follow import is_directory, lstat_of, opened_directory
 
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})|\\([nrt\\])")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from agentcli.domain.extensions.extras import install_command
 from agentcli.domain.messages import DocumentPart
 from agentcli.process.environment import base_environment, find_program
-from agentcli.tools._base import MAX_CHARS
+from agentcli.tools.common.base import MAX_CHARS
 from agentcli.tools.files.disk import human_size
 from agentcli.tools.files.paths import FileProblem
 

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any
 
 from agentcli.domain.extensions.extras import has_extra, install_command
-from agentcli.tools._worker import answer_of
+from agentcli.process.worker import answer_of
 from agentcli.tools.files.text import binary_kind, image_type
 
 _HEAD_BYTES = 4_096

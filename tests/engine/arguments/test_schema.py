@@ -23,8 +23,8 @@ from agentcli.engine.arguments import problems as wording
 from agentcli.engine.arguments.schema import Schema, repaired
 from agentcli.engine.assemble import read_arguments
 from agentcli.providers.anthropic import MessagesDecoder
-from agentcli.tools._base import BaseTool
-from agentcli.tools._registry import Registry
+from agentcli.tools.common.base import BaseTool
+from agentcli.tools.common.registry import Registry
 from agentcli.wire.http import Endpoint
 from tests.providers.streams import decode, fold, suite
 from tests.support.turns import Box, FakeTool, PlayedProvider, World, calls, says

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.tools import Workspace
-from agentcli.tools._base import escaped, one_line
+from agentcli.tools.common.base import escaped, one_line
 from agentcli.tools.files.paths import FileProblem, resolve, resolve_entry, shown
 from agentcli.tools.read_file import TOOL as READ
 from tests.tools.in_a_room import Room, failed, ok, room

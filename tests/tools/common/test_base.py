@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.tools._base import MAX_CHARS, MAX_LINE_CHARS, bounded, longest_line
+from agentcli.tools.common.base import MAX_CHARS, MAX_LINE_CHARS, bounded, longest_line
 
 
 @pytest.mark.spec("TOOL-6")

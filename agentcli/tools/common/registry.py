@@ -1,8 +1,8 @@
 """The tools of a session, by name and by capability group (TOOL-4, TOOL-5).
 
-A module of this package whose name has no leading underscore has a ``TOOL``, or ``TOOLS``.
+A module of ``agentcli.tools`` has a ``TOOL``, or ``TOOLS``.
 Law: nothing a start needs is imported to list the built-in tools: their definitions come from
-``_definitions.json``, which ``build_definitions`` writes from the tools themselves and a test
+``definitions.json``, which ``build_definitions`` writes from the tools themselves and a test
 proves current. A tool's module is imported when the tool is first got.
 """
 
@@ -19,9 +19,10 @@ from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import PREFIX, Asks, Tool, ToolDefinition, ToolHints
 
 if TYPE_CHECKING:
-    from agentcli.tools._base import BaseTool
+    from agentcli.tools.common.base import BaseTool
 
-DEFINITIONS_FILE = Path(__file__).with_name("_definitions.json")
+_TOOLS = Path(__file__).parents[1]
+DEFINITIONS_FILE = Path(__file__).with_name("definitions.json")
 
 # the order in which the model sees them; part of the cached prefix, so: append, do not sort
 _ORDER = (
@@ -286,10 +287,8 @@ def standard_name(name: str) -> str:
 
 
 def build_definitions() -> str:
-    """The content of ``_definitions.json``, from the tools in this package."""
-    modules = sorted(
-        path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")
-    )
+    """The content of ``definitions.json``, from the tools."""
+    modules = sorted(path.stem for path in _TOOLS.glob("*.py") if path.stem != "__init__")
     rows = [
         {"module": module, **asdict(tool.define())}
         for module in modules

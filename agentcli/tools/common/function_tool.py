@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, crea
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
-from agentcli.tools._base import BaseTool, bounded
+from agentcli.tools.common.base import BaseTool, bounded
 
 _ASKS = {"read": Asks.NOTHING, "write": Asks.EDIT, "exec": Asks.ANYTHING}
 

@@ -65,11 +65,11 @@ _PATTERNS = frozenset({"pattern", "patternProperties"})
 _OTHER_REFERENCES = frozenset({"$dynamicRef", "$recursiveRef"})
 # nothing is imported from the working directory (SEC-2)
 _PLACES = [
-    str(Path(file).resolve().parents[up]) for file, up in ((__file__, 2), (jsonschema.__file__, 1))
+    str(Path(file).resolve().parents[up]) for file, up in ((__file__, 3), (jsonschema.__file__, 1))
 ]
 _CODE = (
     f"import sys; sys.path += {_PLACES!r}; "
-    "from agentcli.tools import _final_result; _final_result.main()"
+    "from agentcli.tools.common import final_result; final_result.main()"
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import Tool, ToolBox
-from agentcli.tools._registry import DEFINITIONS_FILE, Registry, build_definitions
+from agentcli.tools.common.registry import DEFINITIONS_FILE, Registry, build_definitions
 from agentcli.tools.read_file import ReadFile
 
 NAMES = Registry.builtin().list()
@@ -137,10 +137,11 @@ def test_no_near_name_is_invented() -> None:
 
 def test_listing_the_tools_imports_no_tool_and_no_pydantic() -> None:
     code = (
-        "import sys; from agentcli.tools._registry import Registry; Registry.builtin().definitions;"
+        "import sys; from agentcli.tools.common.registry import Registry;"
+        "Registry.builtin().definitions;"
         "print([m for m in sys.modules if m == 'pydantic' or m.startswith('agentcli.tools.')])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=20
     )
-    assert done.stdout.strip() == "['agentcli.tools._registry']"
+    assert done.stdout.strip() == "['agentcli.tools.common', 'agentcli.tools.common.registry']"

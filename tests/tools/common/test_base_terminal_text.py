@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.tools._base import looks_binary, plain_text
+from agentcli.tools.common.base import looks_binary, plain_text
 
 
 @pytest.mark.spec("TOOL-11")

@@ -89,7 +89,7 @@ class ServedTool(Tool):
 
     async def run(self, args: Mapping[str, Any], ctx: ServerContext) -> ToolOutput:
         """What the server returns, bounded."""
-        from agentcli.tools._base import bounded
+        from agentcli.tools.common.base import bounded
 
         try:
             output = await ctx.servers.call(self._tool, args, ctx.cancel, ctx.progress)

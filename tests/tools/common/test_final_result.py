@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
-from agentcli.tools._final_result import Cost, ResultSchema, cost_of
+from agentcli.tools.common.final_result import Cost, ResultSchema, cost_of
 
 pytestmark = pytest.mark.sampled
 
