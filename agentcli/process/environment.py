@@ -65,6 +65,7 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
 # what each environment has of its own, and who enters it wants
 _OF_ENVIRONMENTS = LazyPattern(r"(?:python|pypy|pip|pydoc|idle|wheel|activate|node|npm|npx)[\w.-]*")
+_UPWARDS = LazyPattern(r"\A(?:\.{0,2}/)+")
 _hidden: set[str] = set()
 _stored: set[str] = set()
 
@@ -135,26 +136,43 @@ def without_credentials(
 def hides(path: str) -> str:
     """The system's program in whose place a shell would run ``path``; empty: none (SEC-17)."""
     directory, name = os.path.split(path)
-    return _hides(name, _path().get(os.path.realpath(directory), ()))
+    return _hides(name, _later(os.path.realpath(directory), _path()))
 
 
-def hiding_below(roots: Collection[str]) -> Iterator[str]:
-    """The files below ``roots``, real paths, that hide a program of the system's."""
-    for directory, systems in _path().items():
-        if not any(directory == root or directory.startswith(f"{root}/") for root in roots):
+def hiding_below(roots: Collection[str], directories: Iterable[str] = ()) -> Iterator[str]:
+    """The files below ``roots``, real paths, that hide a program of the system's.
+
+    ``directories`` are those in which relative entries of PATH may end.
+    """
+    path = _path()
+    has_relative = not all(entry.startswith("/") for entry in path)
+    for directory in dict.fromkeys((*path, *(directories if has_relative else ()))):
+        systems = _later(directory, path)
+        if not any(_is_in(directory, root) for root in roots) or not systems:
             continue
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
             yield from (each.path for each in entries if _hides(each.name, systems))
 
 
 def _path() -> dict[str, tuple[str, ...]]:
-    """The directories of PATH, real paths, each with those of the system that come after it."""
+    """The directories of PATH, each with those of the system that come after it.
+
+    Real paths; of relative ones, which may be anywhere, the end.
+    """
     entries = os.environ.get("PATH", _DEFAULT_PATH).split(os.pathsep)
     found: dict[str, tuple[str, ...]] = {}
     for at, entry in enumerate(entries):
         later = entries[at + 1 :]
-        found.setdefault(os.path.realpath(entry), tuple(x for x in _SYSTEM if x in later))
+        end = os.path.normpath(_UPWARDS.sub("", f"{entry}/"))
+        place = os.path.realpath(entry) if entry.startswith("/") else end
+        found.setdefault(place, tuple(x for x in _SYSTEM if x in later))
     return found
+
+
+def _later(directory: str, path: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The system's directories that a shell looks into after that one, if it does at all."""
+    ends = (each for each in path if each == "." or f"{directory}/".endswith(f"/{each}/"))
+    return path.get(directory) or next(filter(None, map(path.__getitem__, ends)), ())
 
 
 def _hides(name: str, systems: Iterable[str]) -> str:

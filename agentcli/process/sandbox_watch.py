@@ -327,7 +327,7 @@ class TreeWatch:
             waiting += found.fitting("", map(os.path.realpath, listing.links))
         self._listings = found.directories
         self._add_others(found)
-        hiding = hiding_below([*self._roots, *self._untrusted])
+        hiding = hiding_below([*self._roots, *self._untrusted], found.directories)
         for script in (*self._scripts, *hiding):
             self._add_tree(str(script), Kind.SCRIPT, found)
         self._add_named(self._named, found)

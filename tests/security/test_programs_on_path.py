@@ -47,6 +47,24 @@ def test_only_what_a_shell_would_run_for_a_program_of_the_system_hides_it(
 
 
 @pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("entry", ["./node_modules/.bin", "node_modules/.bin/", "../.bin", "."])
+def test_a_relative_directory_on_path_is_looked_at_wherever_it_may_be(
+    work: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    monkeypatch.setenv("PATH", f"{entry}:/usr/bin:/bin:.")
+    programs = work / "packages/a/node_modules/.bin"
+    programs.mkdir(parents=True)
+    watch = TreeWatch([work])
+    watch.learn()
+    for name in ("env", "tool"):
+        (programs / name).write_text("evil")
+    assert hides(f"{programs}/env") and not hides(f"{programs}/tool")
+    assert len(watch.compare()) == 1 and not (programs / "env").exists()
+    monkeypatch.setenv("PATH", f"/usr/bin:/bin:{entry}")
+    assert not hides(f"{programs}/env") and not list(hiding_below([str(work)], [str(programs)]))
+
+
+@pytest.mark.spec("SEC-17")
 def test_a_program_that_hides_one_of_the_system_is_set_aside(work: Path) -> None:
     programs = work / ".venv/bin"
     (programs / "ls").write_text("of the user's")
