@@ -22,6 +22,7 @@ from agentcli.policy.decision import Policy
 from agentcli.process.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
+    from agentcli.process.directories import Listing
     from agentcli.process.sandbox_places import OwnPlaces
 
 _NAMED = (SandboxKind.BWRAP, SandboxKind.LANDLOCK)
@@ -45,11 +46,13 @@ def policy_for(
         policy.own_directories += hook_scripts(settings.hooks, options.cwd)
     policy.free_to_read = free_to_read
     roots = (options.cwd, *options.add_dirs)
-    policy.run_by_others = lambda path: _run_by_others(path, roots)
+    listings: dict[str, Listing] = {}
+    policy.run_by_others = lambda path: _run_by_others(path, roots, listings)
     return policy
 
 
-def _run_by_others(path: Path, roots: Sequence[Path]) -> str:
+def _run_by_others(path: Path, roots: Sequence[Path], listings: dict[str, Listing]) -> str:
+    from agentcli.process.directories import workplaces_below
     from agentcli.process.environment import hides, own_program
     from agentcli.process.git_config import run_by_git
 
@@ -57,7 +60,9 @@ def _run_by_others(path: Path, roots: Sequence[Path]) -> str:
     if any(name.is_relative_to(place) for place in own_program(roots) for name in names):
         return "agentcli runs from there"
     program = hides(str(path))
-    return f"run for {program}" if program else run_by_git(path)
+    if program:
+        return f"run for {program}"
+    return run_by_git(path, workplaces_below(map(os.path.realpath, roots), listings))
 
 
 def policy_here(settings: Settings, options: SessionOptions) -> Policy:

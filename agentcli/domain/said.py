@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 
 _WORD = re.compile(rb"[\w.@+-]+")
 _OF_SHELL = rb"(?:^|[\s;&|({`\"'/])"
-# what a shell reads as its own, to the end of the line
-_SOURCES = re.compile(_OF_SHELL + rb"(?:\.|source)[ \t]+([^\n]+)")
+# what a shell reads as its own, to the end of the line; also by direnv-stdlib(1)
+_SOURCES = re.compile(
+    _OF_SHELL + rb"(?:\.|source|(?:source_env|dotenv)(?:_if_exists)?)[ \t]+([^\n]+)"
+)
 # what an interpreter is told to run: its first word, and the rest of the line
 _STARTS = re.compile(
     _OF_SHELL + rb"(?:(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+"
@@ -59,11 +61,7 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 def scripts_said(text: bytes, bases: Iterable[str], script: re.Pattern[str]) -> Iterator[str]:
     """Those of them that are run: programs, what ``script`` finds, and what a shell is given."""
-    starts = [
-        b" ".join((first, *(word for word in rest.split() if b"." not in word)))
-        for first, rest in _STARTS.findall(text)
-    ]
-    is_started = _said_in(b"\n".join((*_SOURCES.findall(text), *starts)))
+    is_started = _started_in(text)
     runs_any = bool(_RUNS_A_VARIABLE.search(text))
     for path, is_named in files_said(text, bases):
         is_script = is_named and (
@@ -71,6 +69,28 @@ def scripts_said(text: bytes, bases: Iterable[str], script: re.Pattern[str]) -> 
         )
         if is_script or (runs_any and not is_named) or os.access(path, os.X_OK):
             yield path
+
+
+def awaits(text: bytes, path: str, bases: Collection[str], script: re.Pattern[str]) -> bool:
+    """Whether ``text`` would run what is not at ``path`` yet; see ``scripts_said``."""
+    directory, name = os.path.split(path)
+    place = os.path.basename(directory)  # noqa: PTH119 - a text
+    is_said = _said_in(text)
+    if directory in bases or is_said(place):
+        if is_said(name) and (script.search(name) or _started_in(text)(name)):
+            return True
+        runs_all = _runs_all_of(place, text, _runs_found(text))
+        return runs_all and bool(_RUNS_A_VARIABLE.search(text))
+    return False
+
+
+def _started_in(text: bytes) -> Callable[[str], bool]:
+    """Whether a shell, or another interpreter, is told to run what is called so."""
+    starts = [
+        b" ".join((first, *(word for word in rest.split() if b"." not in word)))
+        for first, rest in _STARTS.findall(text)
+    ]
+    return _said_in(b"\n".join((*_SOURCES.findall(text), *starts)))
 
 
 def _said_in(text: bytes) -> Callable[[str], bool]:

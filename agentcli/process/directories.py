@@ -21,6 +21,8 @@ from agentcli.process.set_aside import SET_ASIDE, held_at
 
 _MOST_PARTS = 100  # of what a link says
 _MOST_MODULES = 10_000  # directories that are looked into
+_MOST_WORKPLACES = 20_000  # those that are looked at before an edit
+_MOST_S = 1.0  # likewise
 # a change within one tick of the file system's clock is not seen in the change time
 _TICK_NS = 100_000_000
 # what git and its extensions keep in their directory: nobody works there, unless by a link
@@ -201,6 +203,28 @@ def _listed(
         is_empty,
         is_whole=kept < most,
     )
+
+
+def workplaces_below(roots: Iterable[str], listings: dict[str, Listing]) -> list[str]:
+    """Directories with a ``.git`` or ``.envrc`` of their own, the nearest first, to a bound.
+
+    ``listings`` is kept for the next look.
+    """
+    found, waiting = [], deque(roots)
+    seen, give_up = set[str](), time.monotonic() + _MOST_S
+    while waiting and len(seen) < _MOST_WORKPLACES and time.monotonic() < give_up:
+        place = waiting.popleft()
+        if place in seen:
+            continue
+        seen.add(place)
+        with contextlib.suppress(PermissionError):
+            known = listing_of(place, listings.get(place), _MOST_WORKPLACES, lambda _: False)
+            if known is None:
+                continue
+            listings[place] = known
+            found += [] if {".git", ".envrc"}.isdisjoint(known.marks) else [place]
+            waiting += [f"{place.rstrip('/')}/{name}" for name in known.directories]
+    return found
 
 
 def _ways_of(link: str) -> Iterator[str]:

@@ -11,12 +11,12 @@ import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import unquote
 
 from agentcli.domain.files import read_start
-from agentcli.domain.said import scripts_said
+from agentcli.domain.said import awaits, scripts_said
 from agentcli.domain.worktrees import GITDIR, link_in
 from agentcli.process.directories import parents_of
 from agentcli.process.set_aside import held_at
@@ -94,6 +94,7 @@ _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 # hgrc(5): where a clone came from
 _NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
 _MOST_NAMED = 500
+_MOST_GIVEN = 100  # settings in the environment
 
 
 def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
@@ -295,7 +296,8 @@ def users_configurations() -> list[str]:
     home = os.path.expanduser("~")  # noqa: PTH111 - never raises
     xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     users = os.environ.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
-    found = [users, f"{xdg}/git/config", "/etc/gitconfig"]
+    system = os.environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig"
+    found = [users, f"{xdg}/git/config", system]
     for config in found:  # includes are added on the way
         directory = os.path.dirname(config)  # noqa: PTH120 - a text
         for place, is_config in named_by(read_start(config), directory, directory):
@@ -304,24 +306,47 @@ def users_configurations() -> list[str]:
     return found
 
 
-def run_by_git(path: Path) -> str:
-    """What ``path`` is to a repository around it that would run or obey it; empty: nothing.
+def settings_given() -> bytes:
+    """The user's settings in the environment, as a file would say them (git-config(1))."""
+    lines, env = [], os.environ
+    count = env.get("GIT_CONFIG_COUNT", "")
+    for number in range(min(int(count), _MOST_GIVEN) if count.isdecimal() else 0):
+        section, _, rest = env.get(f"GIT_CONFIG_KEY_{number}", "").partition(".")
+        value = re.sub(r'["\\]', r"\\\g<0>", env.get(f"GIT_CONFIG_VALUE_{number}", ""))
+        value = value.replace("\n", r"\n")
+        lines.append(f'[{section}]\n{rest.rpartition(".")[2]} = "{value}"\n')
+    return os.fsencode("".join(lines))
+
+
+def run_by_git(path: Path, workplaces: Iterable[str] = ()) -> str:
+    """What ``path`` is to a repository that would run or obey it; empty: nothing.
 
     A file that its configuration, a hook or an ``.envrc`` names, one of its hooks, or what one of
-    these is a link to.
-    Looks at the disk.
+    these is a link to. Looked at are those around it and directly in these, and ``workplaces``.
     """
     real = os.path.realpath(path)
-    tree = os.path.dirname(real)  # noqa: PTH120 - a text
-    while True:
-        if os.path.lexists(f"{tree}/.git"):
-            for each in (tree, *_repositories_in(tree)):
-                if found := _run_in(real, each):
-                    return found
-        if real in run_by([f"{tree}/.envrc"], tree):
+    around = (
+        each
+        for tree in parents_of(real)
+        for each in (tree, *(_repositories_in(tree) if os.path.lexists(f"{tree}/.git") else ()))
+    )
+    for tree in dict.fromkeys(chain(around, workplaces)):
+        if os.path.lexists(f"{tree}/.git") and (found := _run_in(real, tree)):
+            return found
+        if _is_run_by(real, [f"{tree}/.envrc"], tree):
             return "run by .envrc"
-        if tree == (tree := os.path.dirname(tree)):  # noqa: PTH120 - a text
-            return ""
+    return ""
+
+
+def _is_run_by(real: str, scripts: Sequence[str], tree: str) -> bool:
+    """Whether they lead to it, or would once it is there."""
+    led_to = list(run_by(scripts, tree))
+    if os.path.lexists(real) or real in led_to:
+        return real in led_to
+    return any(
+        awaits(read_start(each), real, (tree, os.path.dirname(each)), _SCRIPT)  # noqa: PTH120 - a text
+        for each in (*scripts, *filter(_is_of_a_shell, led_to))
+    )
 
 
 def _repositories_in(tree: str) -> Iterator[str]:
@@ -357,7 +382,7 @@ def _run_in(real: str, tree: str) -> str:
             return "run by git"
     if any(os.path.realpath(hook) == real for hook in hooks):
         return "a hook of git's"
-    return "run by a hook of git's" if real in run_by(hooks, tree) else ""
+    return "run by a hook of git's" if _is_run_by(real, hooks, tree) else ""
 
 
 def _used_in(tree: str) -> tuple[list[tuple[str, bool]], list[str]]:
@@ -366,12 +391,13 @@ def _used_in(tree: str) -> tuple[list[tuple[str, bool]], list[str]]:
     common = linked(git, read_start(f"{git}/commondir")) or git
     hooks = hooks_in(f"{common}/hooks") + hooks_in(f"{tree}/.husky")
     named = list[tuple[str, bool]]()
-    waiting = [f"{common}/config", f"{git}/config.worktree", *users_configurations()]
+    waiting = [f"{common}/config", f"{git}/config.worktree", *users_configurations(), ""]
     for config in waiting:  # includes are added on the way
         directory = os.path.dirname(config)  # noqa: PTH120 - a text
+        text = read_start(config) if config else settings_given()
         if os.path.islink(config):  # noqa: PTH114 - a text
             named.append((os.path.realpath(config), True))
-        for place, is_config in named_by(read_start(config), directory, tree):
+        for place, is_config in named_by(text, directory, tree):
             named.append((place, is_config))
             if is_config and place and len(waiting) < _MOST_INCLUDED:
                 waiting.append(place)

@@ -51,6 +51,7 @@ from agentcli.process.git_config import (
     pushed_to,
     run_around,
     run_by,
+    settings_given,
     steps_that_run,
     target_of,
     trees_of,
@@ -363,11 +364,8 @@ class TreeWatch:
             return
         if self._is_in_package(prefix):
             return
-        if is_obeyed(name.lower()):
-            self._add_file(path, Kind.SCRIPT, found)
-            return
-        if os.path.islink(path):  # noqa: PTH114 - a text
-            self._add_file(path, Kind.SCRIPT, found)  # where it leads is named by it
+        if is_obeyed(name.lower()) or os.path.islink(path):  # noqa: PTH114 - a text
+            self._add_file(path, Kind.SCRIPT, found)  # where a link leads is named by it
             return
         for inner in IN_DIRECTORIES[name.lower()]:
             self._add_tree(f"{path}/{inner}" if inner else path, Kind.SCRIPT, found, top=path)
@@ -488,6 +486,7 @@ class TreeWatch:
         ]
         users = ((each, held_at(str(each))) for each in self._user_configs)
         running += [(held.data, str(each.parent), every) for each, held in users if held]
+        running.append((settings_given(), "", every))
         for config, directory, starts in running:
             for tree in starts:
                 for place, is_config in named_by(config, directory, tree):

@@ -410,6 +410,16 @@ def test_what_an_envrc_loads_is_protected(root: Path, tree: str) -> None:
     assert run_by_git(root / "tools/other") == ""
 
 
+@pytest.mark.parametrize("how", ["source_env", "source_env_if_exists", "dotenv_if_exists"])
+@pytest.mark.parametrize("before", ["touch local/dev", "true"])
+def test_what_direnv_loads_by_its_own_words_is_protected(root: Path, how: str, before: str) -> None:
+    made = f"mkdir local; echo '{how} local/dev' >.envrc; {before}"
+    told = "".join(born(root, "echo evil | tee local/dev >local/other", before=made))
+    assert "/local/dev would" in told and (root / "local/other").exists()
+    (root / "local/dev").unlink(missing_ok=True)
+    assert run_by_git(root / "local/dev") == "run by .envrc"
+
+
 def test_a_script_that_a_hook_waits_for_is_not_made(root: Path) -> None:
     hook = f"{REPOSITORY}; echo 'test -x t/x.sh && t/x.sh' > .git/hooks/pre-commit; mkdir t"
     (told,) = born(root, "echo evil > t/x.sh", before=hook)

@@ -125,6 +125,62 @@ def test_a_run_that_asks_nobody_changes_no_hook(tmp_path: Path, kind: str) -> No
     assert not (work / "pwned").exists()
 
 
+# what is made in the workspace, and the file of it that something there runs, or waits for
+ELSEWHERE = {
+    "the script of a submodule further down": ("deep/sub", "sh ../../tools/x.sh", "tools/x.sh"),
+    "the script of a repository beside": ("a", "sh ../shared/x.sh", "shared/x.sh"),
+    "a script that is not there yet": (".", "[ ! -f new/x.sh ] || sh new/x.sh", "new/x.sh"),
+    "one of a directory that is run": (".", 'for f in all.d/*; do sh "$f"; done', "all.d/new"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [*ELSEWHERE, "hooks of a repository beside", "an .envrc beside"])
+def test_no_edit_unasked_of_what_something_in_the_workspace_runs(tmp_path: Path, case: str) -> None:
+    repository, hook, file = ELSEWHERE.get(case, ("a", "true", "shared/pre-commit"))
+    place = make_repository(tmp_path / "work" / repository)
+    work = tmp_path / "work"
+    (place / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n{hook}\n")
+    (place / ".git/hooks/pre-commit").chmod(0o755)
+    if case not in ELSEWHERE:
+        git(place, "config", "core.hooksPath", "../shared" if "hooks" in case else ".none")
+        (place / ".envrc").write_text("source ../shared/pre-commit" if "envrc" in case else "")
+    if "not there" not in case:
+        (work / file).parent.mkdir(parents=True, exist_ok=True)
+    if "directory" not in case and "not there" not in case:
+        (work / file).write_text("true\n")
+    replies = [
+        call("write_file", {"path": each, "content": "touch pwned\n"})
+        for each in (file, "free/pre-commit.txt", "free/y.sh")
+    ]
+    reads = [call("read_file", {"path": file})] if (work / file).exists() else []
+    with ModelServer([*reads, *replies, say("done")], strict=False) as server:
+        mode = ("--permission-mode", "accept-edits", "--sandbox", "off")
+        run_agent("run", *mode, "go", env=agent_env(server), cwd=work)
+    assert not (work / file).exists() or "pwned" not in (work / file).read_text()
+    assert (work / "free/pre-commit.txt").exists() and (work / "free/y.sh").exists()
+
+
+@both
+@pytest.mark.parametrize("given", ["GIT_CONFIG_COUNT", "GIT_CONFIG_SYSTEM"])
+def test_hooks_that_the_users_environment_names_are_protected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, given: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    hook = work / "own hooks/pre-commit"
+    hook.parent.mkdir()
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    system = tmp_path / "system"
+    system.write_text('[core]\n\thooksPath = "own hooks"\n')
+    monkeypatch.setenv(given, "1" if "COUNT" in given else str(system))
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.hooksPath")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "own hooks")
+    told(work, "echo touch pwned >> 'own hooks/pre-commit'", kind=kind)
+    assert hook.read_text() == "#!/bin/sh\n"
+    assert run_by_git(hook)
+
+
 def test_a_long_configuration_is_read_at_once() -> None:
     for part in ('"', '\\"', '"a"', "\\\n", "a=", "# x\n", "[a]", "\t"):
         programs_of(b"[alias]\nx = " + part.encode() * 80_000 + b"\\x\n")
