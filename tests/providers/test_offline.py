@@ -65,7 +65,7 @@ def write(path: str, content: str) -> tuple[str, dict[str, Any]]:
         ("search for f(x) in lib/", ("grep_files", {"pattern": r"f\(x\)", "path": "lib/"})),
         ('grep "in the end" in a.txt', ("grep_files", {"pattern": "in the end", "path": "a.txt"})),
         ("run ls -la | head", ("bash", {"command": "ls -la | head"})),
-        ("run: `pytest -q`", ("bash", {"command": "pytest -q"})),
+        ("run: `ls -q`", ("bash", {"command": "ls -q"})),
         ("Run the command echo please", ("bash", {"command": "echo please"})),
         ("edit a.py: replace foo with bar", edit("a.py", "foo", "bar")),
         ("edit the file a.py: replace all foo with bar", edit("a.py", "foo", "bar",
