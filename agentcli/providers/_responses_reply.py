@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from io import StringIO
 from typing import Any
 
 from agentcli.domain.clean import as_list, as_object, read_json
@@ -88,7 +89,7 @@ class _Item:
         self.learn(value)
         self.done = False
         self.block: int | None = None
-        self.texts: dict[Part, list[str]] = {}
+        self.texts: dict[Part, StringIO] = {}
         self.last_part: Part | None = None
         self.size = 0
 
@@ -104,7 +105,7 @@ class _Item:
         return _is_id(ours) and _is_id(theirs) and ours != theirs
 
     def streamed(self, part: Part) -> str:
-        return "".join(self.texts.get(part, ()))
+        return self.texts[part].getvalue() if part in self.texts else ""
 
     def has_thought(self, text: str) -> bool:
         """Whether ``text`` was streamed as thinking, maybe under another name."""
@@ -365,7 +366,8 @@ class ResponsesDecoder(StreamDecoder):
                 self.out.delta(ThinkingDelta, item.block, "\n\n")
             self.out.delta(ThinkingDelta, item.block, text)
         item.last_part = part
-        item.texts.setdefault(part, []).append(text)
+        item.texts.setdefault(part, StringIO()).write(text)
+        self.bound(item.texts)
         item.size += len(text) + _PIECE_CHARS
 
     # --- endings -----------------------------------------------------------------------------

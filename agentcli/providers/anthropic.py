@@ -8,6 +8,7 @@ a batch come first in the one user message after it (HIS-1, HIS-3).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 from typing import Any
 
 from agentcli.domain.clean import as_object, as_text, clean_id, clean_name
@@ -322,7 +323,7 @@ class MessagesDecoder(StreamDecoder):
         self._call_ids: dict[int, object] = {}
         self._begun: object = None
         self._whole_inputs: dict[int, str] = {}
-        self._inputs: dict[int, list[str]] = {}
+        self._inputs: dict[int, StringIO] = {}
         self._held: dict[int, ToolCallStart] = {}  # calls whose id is known already
         self._stop: StopReason | None = None
 
@@ -402,7 +403,7 @@ class MessagesDecoder(StreamDecoder):
 
     def _start_call(self, index: int, block: Json) -> None:
         start = ToolCallStart(index, as_text(block.get("id")), as_text(block.get("name")))
-        self._inputs[index] = []
+        self._inputs[index] = StringIO()
         if start.id and list(self._call_ids.values()).count(start.id) > 1:
             self._held[index] = start
         else:
@@ -440,15 +441,15 @@ class MessagesDecoder(StreamDecoder):
             self._input(index, self._whole_inputs.pop(index))
         if held := self._held.pop(index, None):
             known = [place for place, call_id in self._call_ids.items() if call_id == held.id]
-            inputs = {place: "".join(self._inputs.get(place, ())) for place in known}
+            inputs = {at: self._inputs[at].getvalue() for at in known if at in self._inputs}
             self.bound(again=sum(map(len, inputs.values())))
-            if not any(inputs[place] == inputs[index] for place in known if place != index):
+            if not any(inputs[place] == inputs[index] for place in inputs if place != index):
                 self.out.add(held)
                 self.out.delta(ToolCallDelta, index, inputs[index])
 
     def _input(self, index: int, text: str) -> None:
         """A piece of a call's input; of one that may be known already it waits for its end."""
-        self._inputs.setdefault(index, []).append(text)
+        self._inputs.setdefault(index, StringIO()).write(text)
         if index not in self._held:
             self.out.delta(ToolCallDelta, index, text)
         else:

@@ -8,6 +8,7 @@ go out as the JSON text of an object (HIS-5); the results of a batch follow thei
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -275,7 +276,7 @@ class _ChatCall:
         self.block: int | None = None
         self.id = ""
         self.name = ""
-        self.arguments: list[str] = []
+        self.arguments = StringIO()
         self.size = 0
 
     def is_same(self, call_id: str, name: str, arguments: str) -> bool:
@@ -283,7 +284,7 @@ class _ChatCall:
         if not (call_id and name) or (call_id, name) != (self.id, self.name):
             return False
         again = _object(arguments)
-        return again is not None and again == _object("".join(self.arguments))
+        return again is not None and again == _object(self.arguments.getvalue())
 
 
 class ChatDecoder(StreamDecoder):
@@ -417,7 +418,7 @@ class ChatDecoder(StreamDecoder):
         self._latest = call
         call.id = call.id or call_id
         call.name = call.name or name
-        call.arguments.append(arguments)
+        call.arguments.write(arguments)
         call.size += len(arguments)
         if call.block is not None:
             self.out.delta(ToolCallDelta, call.block, arguments)
@@ -432,7 +433,7 @@ class ChatDecoder(StreamDecoder):
         call_id = "" if call.id in self._ids else call.id
         self._ids.add(call.id)
         self.out.add(ToolCallStart(call.block, call_id, call.name))
-        self.out.delta(ToolCallDelta, call.block, "".join(call.arguments))
+        self.out.delta(ToolCallDelta, call.block, call.arguments.getvalue())
 
     def _match(self, index: object, call_id: str, name: str, arguments: str) -> _ChatCall | None:
         """The call that a piece belongs to; a new one where the piece begins one.
@@ -468,7 +469,9 @@ def _begins_another(current: _ChatCall, call_id: str, name: str, arguments: str)
     if current.name and name != current.name:
         return True
     begins_object = arguments.lstrip().startswith("{")
-    return begins_object and call_id in {"", current.id} and _is_object("".join(current.arguments))
+    return (
+        begins_object and call_id in {"", current.id} and _is_object(current.arguments.getvalue())
+    )
 
 
 def _is_object(text: str) -> bool:

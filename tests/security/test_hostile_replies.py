@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing, suppress
 from itertools import chain, count
@@ -14,7 +15,11 @@ from typing import Any
 
 import pytest
 
+from agentcli.providers._base import StreamDecoder
 from agentcli.providers._errors import status_error
+from agentcli.providers._responses_reply import ResponsesDecoder
+from agentcli.providers.anthropic import MessagesDecoder
+from agentcli.providers.openai import ChatDecoder
 from agentcli.wire.http import Endpoint
 from tests.security.hostile_server import JSON, STREAM, Body, hostile
 from tests.security.test_bounds import Measured, env_of, only_error, work
@@ -134,6 +139,9 @@ LARGE: dict[str, tuple[str, Callable[[], Body]]] = {
         {"type": "response.output_item.added", "item": item(id=f"i{number}")}))),
     "items of no known kind": (RESPONSES, lambda: endlessly(b"", lambda number: event(
         {"type": "response.output_item.added", "output_index": 0, "item": item(type=PIECE)}))),
+    "parts of a thought": (RESPONSES, lambda: endlessly(b"", lambda number: event(
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0,
+         "summary_index": number, "delta": "a"}))),
     "arguments of no item": (RESPONSES, lambda: endlessly(b"", lambda _: event(
         {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": PIECE}))),
     "items at the end": (RESPONSES, lambda: lambda: [event(
@@ -155,6 +163,40 @@ def test_a_reply_that_is_more_than_it_says_is_given_up(work: Path, large: str) -
         done = Measured("run", "go", env=env, cwd=work).ended(15)
     assert done.code == 1
     assert "was given up" in only_error(done)
+
+
+CALL = {"type": "function_call", "name": "n", "call_id": "c"}
+PIECES: dict[str, tuple[type[StreamDecoder], bytes, Json]] = {
+    "input": (MessagesDecoder, START + block(0, **USE),
+              {"type": "content_block_delta", "index": 0,
+               "delta": {"type": "input_json_delta", "partial_json": "123"}}),
+    "call": (ChatDecoder, chat({"index": 0, "id": "c", "function": {"name": "n"}}),
+             {"choices": [{"delta": {"tool_calls": [
+                 {"index": 0, "function": {"arguments": "123"}}]}}]}),
+    "arguments": (ResponsesDecoder,
+                  event({"type": "response.output_item.added", "output_index": 0, "item": CALL}),
+                  {"type": "response.function_call_arguments.delta", "output_index": 0,
+                   "delta": "123"}),
+    "text": (ResponsesDecoder, b"",
+             {"type": "response.output_text.delta", "output_index": 0, "delta": "123"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_a_reply_in_very_small_pieces_takes_no_more_than_it_says(kind: str) -> None:
+    make, head, value = PIECES[kind]
+    decoder = make(Endpoint("p", "http://x"))
+    decoder.feed(head)
+    some = event(value) * 1_000
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            assert decoder.feed(some)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert decoder.failure is None
+    assert held < 2_000_000  # of 300,000 characters
 
 
 @pytest.mark.spec("SEC-13", "CAN-9")
