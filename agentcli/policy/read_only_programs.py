@@ -210,8 +210,10 @@ def _command(words: Sequence[str], _may_read: Readable) -> bool:
 
 # it writes, runs, or reads what its words do not name
 _AWK_DOES = re.compile(
-    r"\bprintf?\b[^;}\n]*[>|]|\}\s*[>|]|@|\b(?:system|getline|close|fflush|ARG[VC]|ARGIND|PROCINFO"
-    r"|FUNCTAB|SYMTAB|ENVIRON|func(?:tion)?)\b"
+    # behind "print" up to its end; where that is not sure, anywhere behind it
+    r"\bprintf?\b(?:[^;}\n\"/\\#>|,&?:(]|\"(?:[^\"\\\n]|\\.)*+\"|(?:[,&?:(]|\|\|)\s*|>=)*+"
+    r"(?:[>|]|[\"/\\#][\s\S]*[>|])|\}\s*[>|]|@"
+    r"|\b(?:system|getline|close|fflush|ARG[VC]|ARGIND|PROCINFO|FUNCTAB|SYMTAB|ENVIRON|func(?:tion)?)\b"
 )
 
 
@@ -229,7 +231,9 @@ def _awk(words: Sequence[str], may_read: Readable) -> bool:
             at += 1
         else:
             return False
-    if at >= len(rest) or UNKNOWN in rest[at] or _AWK_DOES.search(rest[at]):
+    if at >= len(rest) or UNKNOWN in rest[at] or len(rest[at]) > _LONGEST_SCRIPT:
+        return False
+    if _AWK_DOES.search(rest[at]):
         return False
     # a word such as a=b is no file to awk: it assigns
     return all("=" not in word and may_read(word) for word in rest[at + 1 :])
@@ -310,6 +314,7 @@ def _tool(words: Sequence[str], may_read: Readable) -> bool:
             is_list
             and all(_LISTS_TAR.fullmatch(word) for word in options)
             and all(may_read(word) for word in rest if word not in options)
+            and all(may_read(word.partition("=")[2]) for word in options if "=" in word)
         )
     if name == "unzip":
         return rest[:1] == ["-l"] and all(map(may_read, rest[1:]))

@@ -369,6 +369,8 @@ CONTAINED_LOOKS = [
     "for f in *.txt; do head -3 $f | cat; done", 'for f in *.txt; do wc -l "$f" | cat; done',
     "for d in sub; do ls $d/x; done", "awk -F: '$3 > 100 {print $1}' a.txt",
     "awk '/[0-9]+/ { n += $2 / 2 } END { print n }' a.txt", "awk 'NR==1; NF{printf \"%s\\n\", $2}' a.txt",
+    "awk '{print $1, $2 >= 1} $3>5' a.txt", "tar -t --file=a.tar",
+    """awk '{printf "%s;\\n", $1; if ($2 > 3 || x) print $1/2} /a/' a.txt""",
     "find . -name '*.txt' | xargs grep -n x", "ls {sub,a.txt}", "cat {a,b}*.txt",
     "find . -type f | xargs -I{} wc -l {}", "printf '%s %d\\n' a 1", "find sub -type f | xargs -n1 wc -l",
     "ls [ab]*", "cat [!b].txt", "cat [a-n]*", "grep x sub/[[:alpha:]]*", "ls --color=never",
@@ -461,6 +463,12 @@ NEVER = [
     "awk '{while(x--)/\"/;print \"a\">\"f\";while(0)/\"/}' a.txt",
     "awk '{y=case/\"/;z=\"; print 1 > \"f\"; w=\"b\"#\"\n}' a.txt",
     "awk '{x=/[]/\"]/;print 1 > \"f\"#\"\n}' a.txt", "awk '/[[:alpha:]/\"]/{print 1 > \"f\"#\"\n}' a.txt",
+    # where a print ends: not within a text or behind a comma
+    """awk '{print "}" | "sh"}' a.txt""", """awk '{printf("%s;", $1) | "sh"}' a.txt""",
+    """awk '{print "x",\n$1 > "f"}' a.txt""", """awk '{print $1, # }\n$2 | "sh"}' a.txt""",
+    """awk '{print 1 \\\n| "sh"}' a.txt""", """awk '{print /}/ | "sh"}' a.txt""",
+    """awk '{print a["}"] > "f"}' a.txt""", """awk '{print "\\"};" > "f"}' a.txt""",
+    """awk '{print 1 || 2 | "sh"}' a.txt""", """awk '{print ($1 >= 2) > "f"}' a.txt""",
     # more choices than are looked at
     "sort {-of,a.txt}{,}{,}{,}{,}{,}{,}", "cat {/etc/passwd,a}{,}{,}{,}{,}{,}{,}",
     # programs given what they are to read or run
@@ -483,11 +491,13 @@ NEVER = [
     "sed '\\%x%r.env' a.txt", "sed '\\lxlR.env' a.txt", "sed '/x/Ir.env' a.txt", "sed 's/a/b/;r.env' a.txt",
     "sed 'y/s/t/;r.env\n/x/p' a.txt", "sed 'bs;r.env;s;p' a.txt", "sed ':s/;r.env\n/p' a.txt",
     "sed 's/a/b/Mw x' a.txt", 'sed "1,/x/Me ls" a.txt', f"sed '{'p;' * 2_000}' a.txt",
+    f"awk '{'print ' * 1_000}' a.txt",
     # what is elsewhere, named in another way
     "git config --list --file=/etc/x", "git config -l -f/etc/x", "git config --list --edit",
     "who /etc/passwd", "users ../x", "pgrep -F /etc/x", "npm ls --prefix=/etc", "go list ../x",
     "find . | awk '{print \"/etc/\" $0}' | xargs cat",
     "sed -i s/a/b/ a.txt", "sed 's/a/b/w x' a.txt", "sed '1e ls' a.txt", "tar xf a.tar", "tar cf x .",
+    "tar -t --file=/etc/x.tar", "tar --list --file=../x.tar",
     "ps auxe", "ps -o environ", "ps e", "./x --version", "sudo --version ls", "make --version x",
     "ls & pwd", "env ls", "foo", "cargo check", "make", "cat /etc/passwd", "cat ../x", "rm a.txt",
     "touch x", "echo x > a.txt", "echo x >> $X", "yes | tee a.txt", "echo $(rm a.txt)", "ls $(touch x)",
