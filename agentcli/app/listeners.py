@@ -40,7 +40,10 @@ _ANSWERS = (TextChunk, ThinkingChunk, CallForming, AssistantRecorded)
 # too many, and somebody's text: not for a log
 _PIECES = (TextChunk, ThinkingChunk, ToolProgress)
 CLIENT = "httpx"  # once it is loaded, the request leaves
-MODULES = ("pydantic", "agentcli.tools.bash", "agentcli.policy.judge", "tree_sitter_bash")
+MODULES = (
+    *("pydantic", "agentcli.tools.bash", "agentcli.policy.judge", "agentcli.policy.read_only"),
+    "tree_sitter_bash",
+)
 LOOK_S = 0.01
 QUIET_LOOKS = 3
 MOST_LOOKS = 50

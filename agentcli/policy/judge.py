@@ -33,7 +33,6 @@ from agentcli.policy.places import (
     moves,
     protected_place,
 )
-from agentcli.policy.read_only import is_read_only
 from agentcli.policy.rules import (
     Subject,
     covering,
@@ -72,11 +71,12 @@ def effect_of(call: CallFacts, place: CallPlace) -> Effect:
     command = call.arguments.get("command")
     if call.definition.name == _SHELL and isinstance(command, str):
         contained = place.policy.has_boundary and str(call.arguments.get("access")) not in _ACCESS
-        known = (
-            is_read_only(command, place.workspace)
-            if contained
-            else is_strict_read(command, place.workspace, place.search_path)
-        )
+        if contained:
+            from agentcli.policy.read_only import is_read_only
+
+            known = is_read_only(command, place.workspace)
+        else:
+            known = is_strict_read(command, place.workspace, place.search_path)
         return Effect.READ if known else Effect.EXEC
     if call.definition.only_reads:
         return Effect.READ

@@ -29,7 +29,6 @@ from agentcli.policy.bash_syntax import (
 )
 from agentcli.policy.decision import EDIT_TOOLS, CallPlace, Rule
 from agentcli.policy.places import has_own_repository, moves, starts_of
-from agentcli.policy.read_only import is_read_only
 from agentcli.policy.strict_reads import is_strict_read
 
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
@@ -150,6 +149,8 @@ def free_part(
     def only_reads(text: str, cwd: Path) -> bool:
         there = replace(place.workspace, cwd=cwd)
         if contained:
+            from agentcli.policy.read_only import is_read_only
+
             return is_read_only(text, there)
         return is_strict_read(text, there, place.search_path)
 
