@@ -300,7 +300,7 @@ async def _build(
         ),
         editor=options.editor,
         moves=runs.moves() if has_runs and options.interactive else None,
-        update_catalogue=_catalogue_update(files, store, options),
+        update_catalogue=None if options.no_session else partial(_update_catalogue, files, store),
         on_close=(
             *((lambda: hooks.aclose(conversation.end_reason),) if hooks else ()),
             runs.aclose,
@@ -526,14 +526,9 @@ async def _repair_image(image: ImagePart) -> ImagePart | str:
     return await reencode_image(image)
 
 
-def _catalogue_update(
-    files: SessionFiles, store: SqliteStore, options: SessionOptions
-) -> Callable[[], Awaitable[None]]:
-    async def update() -> None:
-        if not options.no_session and store.created:
-            await files.touch(*await store.stamped_info())
-
-    return update
+async def _update_catalogue(files: SessionFiles, store: SqliteStore) -> None:
+    if store.created:
+        await files.touch(*await store.stamped_info())
 
 
 def _closers(

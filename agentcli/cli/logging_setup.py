@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from agentcli.domain.errors import PersistenceError, UsageError
 MAX_LOG_BYTES = 5_000_000
 _FORMAT = "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"
 REDACTOR = Redactor(
-    source=lambda: environment_secrets(os.environ), weak=lambda: weak_secrets(os.environ)
+    source=partial(environment_secrets, os.environ), weak=partial(weak_secrets, os.environ)
 )
 
 

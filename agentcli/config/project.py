@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.config.paths import Paths
-from agentcli.config.toml_file import parse
 from agentcli.domain.clean import as_list, as_object
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.files import NoRegularFile, open_regular
@@ -184,6 +183,8 @@ def _names_in(listed: Mapping[Path, Names], root: Path) -> Names:
 def _fingerprint(project: Project, cwd: Path, text: str | None, scripts: Sequence[Path]) -> str:
     """Raises ``ConfigError`` for more than what is looked at."""
     import hashlib
+
+    from agentcli.config.toml_file import parse
 
     root, file = project.root, project.file
     meaning = {} if text is None else parse(text, file)

@@ -81,6 +81,8 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """``text``, one of ours, with ``[redacted]`` for each secret and whatever may be one."""
+        if not text:
+            return text
         text = re.sub(KEYS, _HIDDEN, self.redact_known(text))
         for value in (*(self._weak() if self._weak else ()), *self._too_weak):
             text = text.replace(value, _HIDDEN)

@@ -27,7 +27,6 @@ from agentcli.config.keys import (
 )
 from agentcli.config.paths import REPAIR, Paths, read_text
 from agentcli.config.redaction import address_secrets, environment_secrets
-from agentcli.config.toml_file import Mistake, locate, parse_leniently, refusal
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort, PermissionMode, ProviderConfig
 from agentcli.domain.secrecy import is_secret, secrets_in
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from agentcli.config.credentials import Credentials
     from agentcli.config.hooks import Refuse
     from agentcli.config.project import Project
+    from agentcli.config.toml_file import Mistake
     from agentcli.domain.extensions.checks import CheckConfig
     from agentcli.domain.extensions.hooks import HookConfig
 
@@ -271,11 +271,15 @@ def mistakes_in(text: str, paths: Paths) -> list[Mistake]:
 def _read_file(layers: _Layers, text: str, where: Path, *, is_project: bool = False) -> None:
     mistakes = _found_mistakes(layers, text, where, is_project=is_project)
     if mistakes:
+        from agentcli.config.toml_file import refusal
+
         raise refusal(where, mistakes)
 
 
 def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool) -> list[Mistake]:
     """What is wrong in a file; ``layers`` gets what is right."""
+    from agentcli.config.toml_file import Mistake, locate, parse_leniently
+
     document, mistakes, text = parse_leniently(text, where)
 
     def refuse(path: tuple[str, ...], problem: str, advice: str = REPAIR) -> None:

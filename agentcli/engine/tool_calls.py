@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +106,7 @@ class ToolCalls:
             self._emit(Notice(notice))
         shell = await self._shells()
         cut = calls[-1] if stop_reason is StopReason.MAX_TOKENS else None
-        left = [job async for job in self._prepared(calls, shell, cut)]
+        left = await self._prepared(calls, shell, cut)
         for job in left:
             self._emit(ToolAnnounced(job.call, job.summary))
             self._tell_gated(job)
@@ -242,13 +242,15 @@ class ToolCalls:
 
     async def _prepared(
         self, calls: Sequence[ToolCall], shell: ShellPlaces, cut: ToolCall | None
-    ) -> AsyncGenerator[Job, None]:
+    ) -> list[Job]:
         """A cancel waits for the judgement of one call, not of all."""
+        jobs = []
         for call in calls:
             await asyncio.sleep(0)
             if self._token.cancelled:
                 raise TurnCancelled
-            yield self._prepare(Job(call), shell, may_be_cut=call is cut)
+            jobs.append(self._prepare(Job(call), shell, may_be_cut=call is cut))
+        return jobs
 
     def _prepare(self, job: Job, shell: ShellPlaces, *, may_be_cut: bool) -> Job:
         """Find the tool and read the arguments; what is wrong with them is already an answer."""
