@@ -451,7 +451,7 @@ def _hooks(
     of_plugins, given = others
     if not (settings.hooks or of_plugins or given):
         return None
-    from agentcli.app.trust import contained_hooks
+    from agentcli.app.trust import contained_hooks, is_changed
     from agentcli.extensions.hooks import HookFacts, SessionHooks
     from agentcli.process.program import run_program
 
@@ -464,6 +464,7 @@ def _hooks(
         lambda: policy.mode,
         project_root(workspace.cwd),
         model,
+        partial(is_changed, settings, workspace.cwd) if settings.project else lambda: False,
     )
     hooks = SessionHooks((*own, *given), facts, partial(run_program, sandbox=sandbox))
     listeners.add(hooks.on_event)

@@ -171,6 +171,8 @@ def contained_hooks(
         scripts = hook_scripts([hook], cwd) if hook.command else ()
         if not hook.command:
             return hook
+        is_brought = bool(scripts) or hook.source.startswith(f"{root}/")
+        hook = replace(hook, of_project=is_trusted and is_brought)
         if scripts:  # what was compiled beside them is not what the user has seen
             hook = replace(hook, variables=(*hook.variables, ("PYTHONPYCACHEPREFIX", os.devnull)))
         is_safe, is_open = finds_modules(hook, root, cwd)

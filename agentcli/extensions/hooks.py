@@ -287,6 +287,7 @@ class HookFacts:
     mode: Callable[[], PermissionMode]
     root: Path | None = None
     model: Callable[[], str] = str
+    is_changed: Callable[[], bool] = lambda: False  # since the user trusted it; blocks
 
 
 @mutable
@@ -550,6 +551,8 @@ class SessionHooks:
     async def _one(self, hook: HookConfig, data: bytes, cancel: CancelToken) -> HookVerdict:
         if hook.call is not None:
             return await _called(hook, hook.call, data)
+        if hook.of_project and await asyncio.to_thread(self._facts.is_changed):
+            hook = replace(hook, contained=True, may_allow=False)  # as one that is not trusted
         cwd = self._facts.cwd
         root = str(self._facts.root or cwd)
         variables = {"AGENTCLI_PROJECT_DIR": root, "CLAUDE_PROJECT_DIR": root}

@@ -59,7 +59,8 @@ class HookConfig:
     command answers as JSON on standard output, or ``None``. ``contained``: its command runs in
     the sandbox, as those of a project do (SEC-17); ``may_allow``: its word frees a call, which that
     of a directory's own programs does only once the user trusts it (SEC-1), and never where it
-    ``obeys_files`` that are edited unasked. ``variables`` are added to its environment.
+    ``obeys_files`` that are edited unasked. ``of_project``: it is in the directory, or its script.
+    ``variables`` are added to its environment.
     ``is_claude``: it was written for Claude Code and is told of calls as that makes them;
     ``condition`` is its ``if``. Nobody waits for one that is ``unawaited``.
     """
@@ -73,6 +74,7 @@ class HookConfig:
     contained: bool = False
     may_allow: bool = True
     obeys_files: bool = False
+    of_project: bool = False
     variables: tuple[tuple[str, str], ...] = ()
     is_claude: bool = False
     condition: str = ""
