@@ -55,7 +55,9 @@ class ShellPlaces:
                 place = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
             return CallPlace(place, policy, path if isinstance(path, str | None) else "")
 
-        return cls(place(known.get("inside")), place(known.get("outside")))
+        outside = place(known.get("outside"))
+        inside = replace(place(known.get("inside")), outside=outside.workspace.cwd)
+        return cls(inside, outside)
 
     def place(self, arguments: Mapping[str, Any]) -> CallPlace:
         """That of a command with these arguments."""
@@ -123,10 +125,27 @@ class Job:
 
     @property
     def seen(self) -> ToolCall:
-        """The call as hooks know it: that of the tool which runs."""
-        if self.launch is None or not self.launch.is_direct:
-            return self.call
-        return self.launch.call(self.call.id)
+        """The call as hooks and the user know it: of the tool that runs, and where it does."""
+        call = self.call
+        if self.launch is not None and self.launch.is_direct:
+            call = self.launch.call(self.call.id)
+        if self.launch is None and self.is_led_out:
+            call = replace(call, arguments={**call.arguments, "access": str(Access.OUTSIDE)})
+        return call
+
+    def take(self, decision: Decision) -> None:
+        """Go where the policy has a command run, before the user is asked about that."""
+        self.access = decision.access
+        if self.is_led_out:
+            self.summary += ", outside the sandbox"
+
+    @property
+    def is_led_out(self) -> bool:
+        """Whether a command is to leave the sandbox although it does not ask to."""
+        if self.facts is None or self.place is None or self.access is not Access.OUTSIDE:
+            return False
+        asks = self.facts.arguments.get("access") == Access.OUTSIDE
+        return self.place.policy.has_boundary and not asks
 
     def acting(self, tool: Tool) -> tuple[Tool, Any, Mapping[str, Any], str]:
         """What the call is judged as: tool, arguments (both ways), the tool that it came by."""

@@ -333,6 +333,7 @@ class ToolCalls:
         """Ask the user; somebody who cannot be asked has not said yes."""
         if job.facts is None or job.place is None or job.tool is None:
             return False
+        job.take(decision)
         detail = await self._preview(job, *job.acting(job.tool)[:2])
         if job.launch is not None and job.launch.when:  # a summary may be cut
             detail += f"\nwhen: {job.launch.when}"
@@ -342,7 +343,6 @@ class ToolCalls:
             return said
         reason = decision.why
         self._emit(ApprovalWaiting(job.seen, job.summary, reason))
-        job.access = decision.access
         request = job.question(job.facts, job.place, decision, detail)
         self._parts.policy.auto_offered |= request.offers_auto
         try:

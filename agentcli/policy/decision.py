@@ -192,10 +192,12 @@ class CallPlace:
     """Where a call would run: the workspace, with the mode and rules in force there.
 
     ``search_path`` is where the session's shell looks for programs, when it was changed.
-    ``is_vouched_for``: a hook of the user has allowed this very call.
+    ``is_vouched_for``: a hook of the user has allowed this very call. ``outside`` is the directory
+    of the shell outside the sandbox, for a command that would run inside.
     """
 
     workspace: Workspace
     policy: Policy
     search_path: str | None = None
     is_vouched_for: bool = False
+    outside: Path | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field, replace
 from itertools import product
 from pathlib import Path
@@ -45,6 +45,8 @@ _GOES_BACK = re.compile(r"[^*?\]]*[*?\]].*/\.\.(?:/|\Z)", re.DOTALL)
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|pts(?:/.*)?)"
 )
+_GITS = "git's own directory"
+_PRIVATE = "/tmp"  # noqa: S108 - commands in a sandbox have one of their own
 _TEXT = re.compile(r"[\s'\"()]")
 _DESTROYER = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv|git|rsync)\b")
 _TELLS = re.compile(r"(?:\$\(|`)\s*find\b|\bfind\b[^;&\n]*\|\s*while\b")
@@ -56,12 +58,14 @@ _RUNS = {"find": "-exec", "gfind": "-exec", "fd": "-x", "fdfind": "-x"}
 class Danger:
     """What a command would do, in words, and which of the commands it is.
 
-    ``is_destructive``: SEC-14; else it writes a protected place (SEC-3).
+    ``is_destructive``: SEC-14; else it writes a protected place (SEC-3). ``is_kept``: in the
+    sandbox it would fail, or be undone.
     """
 
     what: str
     part: str
     is_destructive: bool
+    is_kept: bool = False
 
 
 def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Iterator[Danger]:
@@ -84,6 +88,7 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
         starts=starts_of(commands, workspace.cwd),
         roots=tuple(map(real_path, (workspace.root, *workspace.extra))),
         own_directories=place.policy.own_directories,
+        run_by_others=place.policy.run_by_others,
         contained=contained,
         has_all=parsed.understood,
         hands_on=_hands_to_killer(commands, text),
@@ -97,8 +102,9 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
     if _has_unseen_target(parsed):
         # bash may take quotes off twice: ">&FILE\\'"
         sources = (each for name in written_names(text) for each in (name, unquoted(name)))
-        forms = (form for source in sources for form in variables.forms(source))
-        yield from search.written(tuple(map(_as_pattern, forms)), text)
+        forms = [form for source in sources for form in variables.forms(source)]
+        sure = {form for form in forms if parsed.understood and OPEN not in form}
+        yield from search.written(tuple(map(_as_pattern, forms)), text, sure)
     if search.left < 0:
         yield Danger("it names too many files to check", "", is_destructive=True)
 
@@ -142,6 +148,7 @@ class _Search:
     starts: Starts
     roots: tuple[Path, ...]
     own_directories: tuple[Path, ...]
+    run_by_others: Callable[[Path], str]
     contained: bool
     has_all: bool
     hands_on: bool
@@ -163,7 +170,9 @@ class _Search:
                 known = operands_of(tuple(map(_if_known, reading)))
                 yield from self._destroyed(known, command, lost)
         redirected = tuple(each.target for each in command.redirections if each.writes)
-        names = (*(each for each in operands.written if each not in lost), *redirected)
+        kept = operands.kept if self.contained else ()
+        names = (*(each for each in operands.written if each not in lost), *redirected, *kept)
+        sure = frozenset(names)
         perhaps = operands.perhaps
         if None in (*operands.written, *perhaps):
             readings = product(self.variables.readings(command), ("*", ""))  # it may be empty
@@ -171,7 +180,7 @@ class _Search:
                 more = operands_of(tuple(word and _as_pattern(word, rest) for word in reading))
                 names = (*names, *(each for each in more.written if each not in lost))
                 perhaps = (*perhaps, *more.perhaps)
-        yield from self.written((*names, *self._likely(perhaps)), command.text)
+        yield from self.written((*names, *self._likely(perhaps)), command.text, sure)
 
     def _likely(self, names: Words) -> Words:
         """Those that are no text, but in a place where everything is protected."""
@@ -207,7 +216,9 @@ class _Search:
             lost = map(self._lost_with, self._places(name))
             if what := next(filter(None, lost), None):
                 told.add(name)
-                yield Danger(f"it would destroy {what}", part, is_destructive=True)
+                is_kept = what == _GITS and self._is_kept(tuple(self._places(name)))
+                what = f"it would destroy {what}"
+                yield Danger(what, part, is_destructive=True, is_kept=is_kept)
 
     def _lost_with(self, path: Path) -> str | None:
         """What would be lost with ``path`` (which may be a pattern) and all that is in it."""
@@ -229,7 +240,7 @@ class _Search:
     def _named(self, path: Path) -> str | None:
         is_inside = any(path.is_relative_to(root) for root in self.roots)
         if ".git" in map(plain_name, path.parts) and (is_inside or not self.contained):
-            return "git's own directory"
+            return _GITS
         if path in self.roots:
             return "the workspace itself"
         if any(root.is_relative_to(path) for root in self.roots):
@@ -242,15 +253,43 @@ class _Search:
             return "your home directory" if is_home else f"{path} with your home directory in it"
         return f"the system's {path}" if path.parent == Path("/") else None
 
-    def written(self, names: Sequence[str | None], part: str) -> Iterator[Danger]:
-        """SEC-3, and devices."""
+    def written(
+        self, names: Sequence[str | None], part: str, sure: Collection[str | None] = ()
+    ) -> Iterator[Danger]:
+        """SEC-3, and devices. ``sure`` are those that are written for certain."""
         for name in filter(None, dict.fromkeys(names)):
             paths = tuple(self._matches(name))
             if device := next(filter(None, map(_device, paths)), None):
                 if not self.contained:
                     yield Danger(f"it would write to {device}", part, is_destructive=True)
-            elif place := protected_place(paths, self.own_directories, contained=self.contained):
-                yield Danger(f"{place} is protected", part, is_destructive=False)
+            elif place := self._protected(paths, is_sure=name in sure):
+                is_kept = name in sure and self._is_kept(paths)
+                what = f"{place} is protected"
+                yield Danger(what, part, is_destructive=False, is_kept=is_kept)
+
+    def _protected(self, paths: Sequence[Path], *, is_sure: bool) -> str | None:
+        place = protected_place(paths, self.own_directories, contained=self.contained)
+        if place or not (self.contained and is_sure):
+            return place
+        obeyed = ((path.name, self.run_by_others(path)) for path in paths)
+        return next((f"{name} ({why})" for name, why in obeyed if why), None)
+
+    def _is_kept(self, paths: Sequence[Path]) -> bool:
+        """Whether the sandbox keeps one of them: others obey it, or it lies out of reach."""
+        if not self.contained:
+            return False
+        home, near = _home(), []
+        reached = [root for root in self.roots if not home.is_relative_to(root)]
+        for path in paths:
+            real = real_path(path)
+            if any(real.is_relative_to(root) for root in reached):
+                near.append(path)
+            elif real.is_relative_to(home) or not real.is_relative_to(_PRIVATE):
+                return True
+        own = self.own_directories
+        return bool(protected_place(near, own, contained=True, obeyed=True)) or any(
+            map(self.run_by_others, near)
+        )
 
     def _matches(self, name: str) -> Iterator[Path]:
         for path in self._places(name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agentcli.policy.operands import (
@@ -39,9 +39,10 @@ def git_operands(words: Words) -> Operands:
         found = command(after, directory)
         return replace(found, written=(*found.written, *tree))
     known = tuple(word or UNKNOWN for word in rest)
+    kept = _below(directory, (".git/config",)) if _is_configured(known) else ()
     if not rest or rest[0] in _GIT_KEEPS or only_reads(("git", *known)):
-        return Operands((*_below(directory, outputs(after)), *tree))
-    return Operands(tree, perhaps=_below(directory, perhaps_of((None, *after))))
+        return Operands((*_below(directory, outputs(after)), *tree), kept=kept)
+    return Operands(tree, perhaps=_below(directory, perhaps_of((None, *after))), kept=kept)
 
 
 # they leave what they name in the working tree as it is
@@ -52,6 +53,22 @@ _GIT_KEEPS = frozenset(
         "reset", "revert", "stash", "status", "switch", "tag", "update-index", "update-ref",
     }
 )  # fmt: skip
+
+
+# what they are called for is written to git's configuration -> the words that say so
+_CONFIGURE = {
+    "remote": "add rename remove rm set-url set-branches",
+    "branch": "-u --set-upstream-to --unset-upstream -m -M --move --edit-description",
+    "sparse-checkout": "init set add disable reapply",
+    "submodule": "init deinit sync set-url set-branch absorbgitdirs",
+    "lfs": "install uninstall",
+}
+
+
+def _is_configured(words: Sequence[str]) -> bool:
+    """Whether a sandbox that keeps the configuration as it is would have the command fail."""
+    said = _CONFIGURE.get(words[0], "").split() if words else []
+    return any(word.partition("=")[0] in said for word in words[1:3])
 
 
 def _git_config(words: Words, directory: str) -> Operands:

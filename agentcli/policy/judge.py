@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.sandbox import Access
@@ -43,6 +44,9 @@ from agentcli.policy.rules import (
 )
 from agentcli.policy.strict_reads import is_strict_read
 
+if TYPE_CHECKING:
+    from agentcli.policy.destructive import Danger
+
 _SHELL = "bash"
 _LONGEST_PART = 200
 _MAKES_NAMES = re.compile(r"[][(){}<^~#*?$`]")  # in one shell or another
@@ -56,7 +60,8 @@ def judge(call: CallFacts, place: CallPlace) -> Decision:
         from agentcli.policy.credentials import credentials_read
 
         secret = next(credentials_read(subject.text, place), None)
-    judged = _Judged(call, place, subject, effect_of(call, place), secret)
+    effect = effect_of(call, place)
+    judged = _Judged(call, place, subject, effect, secret, _dangers(call, place, effect))
     decision = next(filter(None, (check(judged) for check in _CHECKS)), None)
     if decision is None and judged.effect is not Effect.EXEC:
         decision = judged.because(Answer.ASK, "it changes files")
@@ -115,13 +120,22 @@ def why_not_written(path: Path, place: CallPlace) -> str:
 
 @frozen
 class _Judged:
-    """``secret`` is what to say of a credential that a command names, and the part that does."""
+    """``secret`` is what to say of a credential that a command names, and the part that does.
+
+    ``dangers`` are what a command would destroy, and what protected places it would write.
+    """
 
     call: CallFacts
     place: CallPlace
     subject: Subject
     effect: Effect
     secret: tuple[str, str] | None
+    dangers: Sequence[Danger]
+
+    @property
+    def kept(self) -> Danger | None:
+        """What of it the sandbox would not let happen: once it is allowed, it runs outside."""
+        return next((danger for danger in self.dangers if danger.is_kept), None)
 
     @property
     def is_command(self) -> bool:
@@ -147,7 +161,7 @@ class _Judged:
             return Access.OUTSIDE
         if not policy.contained:
             return None
-        return self.asks_for or self._contained()
+        return Access.OUTSIDE if self.kept else self.asks_for or self._contained()
 
     def _contained(self) -> Access:
         if self.secret is not None:
@@ -207,6 +221,8 @@ def _by_protection(judged: _Judged) -> Decision | None:
     if judged.call.definition.always_ask:
         return replace(judged.because(Answer.ASK, "this tool always asks"), lasts=False)
     paths = (*judged.call.paths, *judged.subject.paths)
+    if judged.kept:
+        return _leaving(judged, judged.kept)
     if secret := _secret_read(judged, paths):
         return secret
     if judged.effect is Effect.READ:
@@ -244,18 +260,49 @@ def _protected(paths: Sequence[Path], policy: Policy) -> str:
     return next((f"{path.name} ({why})" for path, why in runs if why), "")
 
 
-def _by_danger(judged: _Judged) -> Decision | None:
+def _dangers(call: CallFacts, place: CallPlace, effect: Effect) -> Sequence[Danger]:
+    command, policy = call.arguments.get("command"), place.policy
+    is_command = call.definition.name == _SHELL and isinstance(command, str)
+    if not is_command or effect is Effect.READ:
+        return ()
     from agentcli.policy.destructive import dangers_of
 
-    policy, subject = judged.place.policy, judged.subject
-    contained = policy.has_boundary and judged.asks_for is not Access.OUTSIDE
-    found = list(dangers_of(subject.text or "", judged.place, contained=contained))
-    if policy.yolo_twice and policy.mode is PermissionMode.YOLO:
-        found = [danger for danger in found if not danger.is_destructive]
-    if not found:
+    contained = policy.has_boundary and call.arguments.get("access") != Access.OUTSIDE
+    found = dangers_of(str(command), place, contained=contained)
+    is_free = policy.yolo_twice and policy.mode is PermissionMode.YOLO
+    return [danger for danger in found if not (is_free and danger.is_destructive)]
+
+
+def _by_danger(judged: _Judged) -> Decision | None:
+    if not judged.dangers:
         return None
-    decision = judged.because(Answer.ASK, found[0].what)
-    return replace(decision, part=_part_of(found[0].part, subject), lasts=False)
+    if judged.asks_for is Access.OUTSIDE and judged.place.policy.is_held:
+        return _by_access(judged)
+    danger = judged.dangers[0]
+    decision = judged.because(Answer.ASK, danger.what)
+    return replace(decision, part=_part_of(danger.part, judged.subject), lasts=False)
+
+
+def _leaving(judged: _Judged, danger: Danger) -> Decision:
+    """One question about what the sandbox would not let happen: it runs outside (SEC-3, SEC-7)."""
+    from agentcli.policy.destructive import dangers_of
+
+    policy, outside = judged.place.policy, judged.place.outside
+    there = dangers_of(judged.subject.text or "", judged.place)
+    lost = next((each.what for each in there if each.is_destructive), "")
+    told = (judged.secret[0] if judged.secret else "", lost, danger.what)
+    part = _part_of(danger.part, judged.subject)
+    kept = (
+        f"{'; '.join(filter(None, dict.fromkeys(told)))}{part and f' ({part})'}: the sandbox keeps"
+    )
+    if policy.mode is PermissionMode.YOLO:
+        why = f"{kept} it as it is, and stays in yolo mode where it is named"
+        return judged.because(Answer.DENY, why)
+    if outside not in {None, judged.place.workspace.cwd}:
+        how = f'the shell outside is in {outside}: use access "outside", and cd in the command'
+        return judged.because(Answer.DENY, f"{kept} it as it is, and {how}")
+    why = f"{kept} it as it is, so this runs OUTSIDE the sandbox"
+    return replace(judged.because(Answer.ASK, why), lasts=False)
 
 
 def _by_vouching(judged: _Judged) -> Decision | None:

@@ -25,13 +25,15 @@ class Operands:
     """``written``: files that would be changed; ``destroyed``: whole trees that would be lost.
 
     ``is_recursive``: what is destroyed may be a directory with all that is in it. ``perhaps``:
-    what a call names that is not known to only read it.
+    what a call names that is not known to only read it. ``kept``: what it writes, and a sandbox
+    would keep as it is.
     """
 
     written: Words = ()
     destroyed: Words = ()
     is_recursive: bool = False
     perhaps: Words = ()
+    kept: Words = ()
 
 
 # they write nothing whatever their options are

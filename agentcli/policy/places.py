@@ -111,12 +111,17 @@ _OTHER_ROOT = LazyPattern(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?=/|$)")
 
 
 def protected_place(
-    paths: Sequence[Path], own_directories: Sequence[Path], *, contained: bool = False
+    paths: Sequence[Path],
+    own_directories: Sequence[Path],
+    *,
+    contained: bool = False,
+    obeyed: bool = False,
 ) -> str | None:
     """What of ``paths`` is protected, in words; ``None`` when nothing is.
 
     ``paths`` are absolute; each is judged as it is written and where it really leads.
     ``contained``: by a command in a sandbox, which may change what git keeps its history in.
+    ``obeyed``: only what others run or obey counts, wherever it lies.
     """
     own = [_names(real_path(directory)) for directory in own_directories]
     named = tuple(_all_names(paths))
@@ -126,7 +131,7 @@ def protected_place(
         for place, name in zip(parents, reversed(path.parts[1 : len(parents) + 1]), strict=True):
             born.setdefault(place, set()).add(plain_name(name))
     for path in named:
-        found = _place(path, own, born)
+        found = _place(path, own, born, obeyed=obeyed)
         if found and not (contained and _is_history(_names(path))):
             return found
     return None
@@ -259,15 +264,19 @@ def _is_history(names: Sequence[str]) -> bool:
 
 
 def _place(
-    path: Path, own: Sequence[tuple[str, ...]], born: Mapping[Path, Collection[str]]
+    path: Path,
+    own: Sequence[tuple[str, ...]],
+    born: Mapping[Path, Collection[str]],
+    *,
+    obeyed: bool,
 ) -> str | None:
     names = _names(path)
     if not _GIT.isdisjoint(names):
         return "git's own directory"
-    is_named = bool(names) and (names[-1] in _FILES or has_obeyed(names))
-    if is_named or _credential(path) or not _DIRECTORIES.isdisjoint(names):
+    if has_obeyed(names) or not _DIRECTORIES.isdisjoint(names):
         return path.name
-    if any(pair in _PAIRS for pair in pairwise(names)):
+    is_named = not obeyed and names[-1:] and (names[-1] in _FILES or _credential(path))
+    if is_named or (not obeyed and any(pair in _PAIRS for pair in pairwise(names))):
         return path.name
     inside = (names[len(each) :] for each in own if names[: len(each)] == each)
     if any(not _is_in_worktree(rest) for rest in inside):

@@ -179,7 +179,8 @@ class BashTool(BaseTool[BashArguments]):
         if start.gone:
             where = f"{start.gone}: it will not run"
         where = where.replace("\n", r"\n")  # no line of its own, made by a command inside
-        changed = _changed_variables(start.state) if args.access is not None else ()
+        leaves = args.access or (start.access is Access.OUTSIDE and _has_boundary(ctx))
+        changed = _changed_variables(start.state) if leaves else ()
         return "\n".join((f"{args.command}\n", where, *changed))
 
     def parse_background(self, arguments: Mapping[str, Any]) -> BashArguments:

@@ -28,6 +28,17 @@ def test_a_decision_is_told_with_its_rule_and_what_an_approval_would_offer(tmp_p
     assert (told.answer, rules) == ("ask", [("bash(npm test)", True), ("bash(npm test *)", True)])
 
 
+@pytest.mark.spec("SEC-3", "SEC-7")
+def test_it_is_told_where_each_mode_would_run_what_the_sandbox_protects(tmp_path: Path) -> None:
+    policy = Policy(PermissionMode.AUTO, contained=True)
+    workspace = Workspace(tmp_path, tmp_path)
+    told = explain(BOX, workspace, policy, "bash", {"command": "git config user.name X"})
+    assert (told.answer, told.where, told.offers) == ("ask", "outside the sandbox", ())
+    modes = {each.mode: (each.answer, each.where) for each in told.modes}
+    assert modes["default"] == modes["accept-edits"] == ("ask", "outside the sandbox")
+    assert modes["plan"] == ("deny", "")
+
+
 @pytest.mark.spec("SEC-3")
 def test_what_is_no_call_of_a_tool_is_refused(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, tmp_path)

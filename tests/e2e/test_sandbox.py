@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.e2e.one_shot import last_result, one_shot
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.sandboxes import BOTH, needs
+from tests.support.wire_facts import facts_of
 
 pytestmark = pytest.mark.sampled
 
@@ -224,4 +226,88 @@ def test_what_was_approved_in_a_directory_that_is_moved_away_meanwhile_runs_in_n
     terminal.wait_for("Done.")
     assert (work / "kept").exists()
     assert "no longer exists: nothing was run" in last_result(model_server)
+    leave(terminal)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-7", "UI-7")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("mode", ["default", "accept-edits", "auto"])
+def test_what_the_sandbox_protects_is_asked_about_once_and_runs_outside(
+    model_server: ModelServer, chat: Chat, work: Path, kind: str, mode: str
+) -> None:
+    needs(kind)
+    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+    commands = (
+        "git config user.name Somebody",
+        "git remote add origin https://host.example/a.git",
+        "echo layout > .envrc",
+        "mkdir -p .husky; echo ls > .husky/pre-commit",
+    )
+    calls = [call("bash", {"command": text}, id=f"c{at}") for at, text in enumerate(commands)]
+    model_server.add(call("bash", {"command": "export MARK=1; ls"}), *calls, "Done.")
+    terminal = chat("--permission-mode", mode, "--sandbox", kind, cwd=work)
+    terminal.line("go")
+    if mode != "auto":
+        terminal.wait_for("yes, once")
+        terminal.confirm("y")
+    for text in commands:
+        asked = terminal.wait_for(re.compile(rf"{re.escape(text)}.*?yes, once", re.DOTALL))
+        shown = "".join(asked[0].split())  # lines are broken anywhere
+        assert ",OUTSIDEthesandbox" in shown and "thisrunsOUTSIDEthesandbox" in shown
+        assert "forthissession" not in shown
+        terminal.confirm("y")
+    terminal.wait_for("Done.")
+    results = facts_of(model_server.requests[-1]).results
+    assert all("exit code 0" in results[f"c{at}"] for at in range(len(commands)))
+    assert "Somebody" in (work / ".git" / "config").read_text()
+    assert "host.example" in (work / ".git" / "config").read_text()
+    assert (work / ".envrc").read_text() == "layout\n"
+    assert (work / ".husky" / "pre-commit").exists()
+    assert not list(work.glob("*.set-aside"))
+    leave(terminal)
+
+
+@pytest.mark.spec("SEC-3", "SEC-7")
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_the_sandbox_protects_is_refused_where_the_sandbox_stays(
+    model_server: ModelServer, work: Path, kind: str
+) -> None:
+    needs(kind)
+    wanted = {"command": "echo layout > .envrc"}
+    both = [call("bash", wanted | more, id=name) for name, more in
+            (("plain", {}), ("asks", {"access": "outside"}))]  # fmt: skip
+    model_server.add(*both, "Sorry.")
+    one_shot(model_server, "--yolo", "--sandbox", kind, "go", cwd=work)
+    told = facts_of(model_server.requests[-1]).results
+    assert all("stays in yolo mode" in told[name] for name in ("plain", "asks"))
+    for mode in ("default", "auto", "plan"):
+        model_server.restart(call("bash", wanted, id="plain"), "Sorry.")
+        options = ("--permission-mode", mode, "--sandbox", kind, "--allow-tool", "bash")
+        one_shot(model_server, *options, "go", cwd=work)
+        said = "plan mode" if mode == "plan" else "this runs OUTSIDE the sandbox"
+        assert said in last_result(model_server)
+    assert not list(work.glob(".envrc*"))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-15", "SEC-7")
+def test_no_directory_from_inside_is_where_a_command_runs_outside(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    needs("bwrap")
+    (work / "sub").mkdir()
+    move = call("bash", {"command": "cd sub"}, id="move")
+    write = call("bash", {"command": "echo layout > .envrc"}, id="write")
+    there = {"command": "cd sub && echo layout > .envrc", "access": "outside"}
+    model_server.add(move, write, call("bash", there, id="there"), "Done.")
+    terminal = chat("--permission-mode", "auto", cwd=work)
+    terminal.line("go")
+    terminal.wait_for("yes, once")
+    told = facts_of(model_server.requests[-1]).results["write"]
+    assert f"is in {work}:" in told and 'use access "outside"' in told
+    terminal.confirm("y")
+    terminal.wait_for("Done.")
+    assert (work / "sub" / ".envrc").exists()
+    assert not (work / ".envrc").exists()
     leave(terminal)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agentcli.domain.ports import PermissionMode as Mode
+from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, ToolDefinition, Workspace
-from agentcli.policy.decision import Answer, CallFacts, Decision
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
 from agentcli.policy.destructive import Operands, operands_of
+from agentcli.policy.judge import judge
 from tests.policy.asking import Asked, judged, policy_of, session_rule
 
 SUITE = Path(__file__).resolve().parents[3] / "shared/suites/bash/codex_dangerous.json"
@@ -160,8 +163,48 @@ def test_a_sandbox_contains_what_is_outside_the_workspace_only(
     assert not workspace.root.is_relative_to(home)
     for text in ("rm -rf ~", "rm -rf /usr", "dd if=x of=/dev/sda", "find ~ -delete"):
         assert in_yolo(workspace, text, contained=True, is_bound=True).answer is Answer.ALLOW, text
-    for text in ("rm -rf .", "rm -rf .git", "rm -rf /", "rm -rf $X", "rm -rf ..", "git clean -fdx"):
+    for text in ("rm -rf .", "rm -rf /", "rm -rf $X", "rm -rf ..", "git clean -fdx"):
         assert in_yolo(workspace, text, contained=True, is_bound=True).answer is Answer.ASK, text
+
+
+@pytest.mark.spec("SEC-3", "SEC-7", "SEC-14")
+def test_what_the_sandbox_would_not_let_happen_is_asked_about_once_for_outside(
+    workspace: Workspace,
+) -> None:
+    (workspace.root / ".git" / "HEAD").touch()
+    kept = ("git config user.name X", "git -C sub config a.b c", "echo x > .envrc", "touch .agents/x",
+            "git remote add o https://h.example/x", "git remote rm o", "git branch -u o/main",
+            "git submodule init", "echo x >> .git/info/exclude", "rm -rf .git", "rm .git/hooks/a",
+            "make && cp a .vscode/tasks.json", "echo x >> ~/.bashrc", "git config --global a.b c",
+            "env A=b git config x.y z", "cat ~/.ssh/id_rsa > .envrc")  # fmt: skip
+    inside = ("echo A=b > .env", "echo x >> .bashrc", "touch .gitmodules", "rm -rf .",
+              "tool --config .envrc", 'touch "$X/.envrc"', "rm -f .git/index.lock",
+              "git remote show o", "git branch x", "git -C /tmp/x config a.b c", "make")  # fmt: skip
+    for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.AUTO):
+        policy = policy_of(mode, ["bash", "bash(*)"], [])
+        policy.contained = True
+        for text in kept:
+            decision = judged(command(workspace, text), policy)
+            assert (decision.answer, decision.access) == (Answer.ASK, Access.OUTSIDE), text
+            assert not decision.lasts and "runs OUTSIDE the sandbox" in decision.reason, text
+        for text in inside:
+            access = judged(command(workspace, text), policy).access
+            assert access in {Access.INSIDE, Access.INSIDE_SEARCH}, text
+    for text in kept:
+        denied = policy_of(Mode.AUTO, [], ["bash(*)"])
+        denied.contained = True
+        assert judged(command(workspace, text), denied).answer is Answer.DENY, text
+        assert in_yolo(workspace, text, contained=True, is_bound=True).answer is Answer.DENY, text
+        in_plan = replace(denied, mode=Mode.PLAN, deny=())
+        assert judged(command(workspace, text), in_plan).answer is Answer.DENY, text
+
+
+@pytest.mark.spec("SEC-15")
+def test_it_does_not_run_where_only_the_shell_inside_is(workspace: Workspace) -> None:
+    place = CallPlace(workspace, Policy(Mode.AUTO, contained=True), outside=workspace.root / "sub")
+    decision = judge(command(workspace, "echo x > .envrc").call, place)
+    assert decision.answer is Answer.DENY and f"is in {workspace.root}/sub" in decision.reason
+    assert judge(command(workspace, "make").call, place).answer is Answer.ALLOW
 
 
 @pytest.mark.spec("SEC-14")

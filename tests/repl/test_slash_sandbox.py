@@ -28,6 +28,7 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
         assert "they read, too: ~/.local/bin" in shown or ", ~/.local/bin" in shown
         assert "Unix sockets: those of its own session" in shown or "Unix sockets: none" in shown
         assert "Commands that only read run with nothing to write to" in shown
+        assert "(.envrc), asks and runs outside" in shown
         assert "from now on" in (await chat.do("/sandbox off"))[0]
         assert "none" in (await chat.do("/sandbox"))[0]
         assert "bubblewrap" in (await chat.do("/sandbox on"))[0]

@@ -276,7 +276,7 @@ class SessionScheduler:
     async def _problem(self, schedule: Schedule, decision: Decision) -> str:
         if decision.answer is Answer.DENY:
             return decision.why
-        if not await self._has_place(schedule):
+        if not await self._has_place(schedule, leaves=decision.access is Access.OUTSIDE):
             return f"its directory {schedule.cwd} is gone"
         approved = schedule.approved.removesuffix(_LIMITED)
         if (needs := _beyond(decision)) and needs != approved:
@@ -316,7 +316,7 @@ class SessionScheduler:
         parts = self._services.parts
         return ShellPlaces.seen(await parts.state.get(SHELL), parts.workspace, parts.policy)
 
-    async def _has_place(self, schedule: Schedule) -> bool:
+    async def _has_place(self, schedule: Schedule, *, leaves: bool) -> bool:
         """Whether the directory that its command was planned in is still there.
 
         Outside, where others may have put a link in its place: whether it is that one (SEC-5).
@@ -326,7 +326,7 @@ class SessionScheduler:
             return not schedule.cwd or await asyncio.to_thread(place.is_dir)
         sandbox = parts.sandbox
         is_limited = sandbox is not None and (await sandbox.begin()).is_on
-        if sandbox is not None and is_limited and schedule.arguments.get("access") != "outside":
+        if sandbox is not None and is_limited and not leaves:
             place = sandbox.on_machine(place)
         elif is_limited and await asyncio.to_thread(os.path.realpath, place) != str(place):
             return False

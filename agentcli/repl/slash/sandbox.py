@@ -64,6 +64,7 @@ def _limits(state: SandboxState) -> list[str]:
         f"Network: {network}",
         f"Unix sockets: {state.sockets}",
         "Commands that only read run with nothing to write to and no network.",
+        "What writes git's configuration, or what others obey (.envrc), asks and runs outside.",
     ]
 
 
