@@ -216,7 +216,7 @@ class _Search:
             lost = map(self._lost_with, self._places(name))
             if what := next(filter(None, lost), None):
                 told.add(name)
-                is_kept = what == _GITS and self._is_kept(tuple(self._places(name)))
+                is_kept = what == _GITS and self._is_kept(name, tuple(self._places(name)))
                 what = f"it would destroy {what}"
                 yield Danger(what, part, is_destructive=True, is_kept=is_kept)
 
@@ -263,7 +263,7 @@ class _Search:
                 if not self.contained:
                     yield Danger(f"it would write to {device}", part, is_destructive=True)
             elif place := self._protected(paths, is_sure=name in sure):
-                is_kept = name in sure and self._is_kept(paths)
+                is_kept = name in sure and self._is_kept(name, paths)
                 what = f"{place} is protected"
                 yield Danger(what, part, is_destructive=False, is_kept=is_kept)
 
@@ -274,22 +274,21 @@ class _Search:
         obeyed = ((path.name, self.run_by_others(path)) for path in paths)
         return next((f"{name} ({why})" for name, why in obeyed if why), None)
 
-    def _is_kept(self, paths: Sequence[Path]) -> bool:
-        """Whether the sandbox keeps one of them: others obey it, or it lies out of reach."""
-        if not self.contained:
+    def _is_kept(self, name: str, paths: Sequence[Path]) -> bool:
+        """Whether the sandbox keeps them as they are: others obey them, or it is out of reach."""
+        if not self.contained or not (name.startswith(("/", "~")) or self.starts.is_sure):
             return False
-        home, near = _home(), []
+        home, own = _home(), self.own_directories
         reached = [root for root in self.roots if not home.is_relative_to(root)]
-        for path in paths:
+
+        def is_kept(path: Path) -> bool:
             real = real_path(path)
-            if any(real.is_relative_to(root) for root in reached):
-                near.append(path)
-            elif real.is_relative_to(home) or not real.is_relative_to(_PRIVATE):
-                return True
-        own = self.own_directories
-        return bool(protected_place(near, own, contained=True, obeyed=True)) or any(
-            map(self.run_by_others, near)
-        )
+            if not any(real.is_relative_to(root) for root in reached):
+                return real.is_relative_to(home) or not real.is_relative_to(_PRIVATE)
+            obeyed = protected_place((path,), own, contained=True, obeyed=True)
+            return bool(obeyed or self.run_by_others(path))
+
+        return all(map(is_kept, paths))
 
     def _matches(self, name: str) -> Iterator[Path]:
         for path in self._places(name):

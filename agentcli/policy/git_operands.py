@@ -60,8 +60,9 @@ _CONFIGURE = {
     "remote": "add rename remove rm set-url set-branches",
     "branch": "-u --set-upstream-to --unset-upstream -m -M --move --edit-description",
     "sparse-checkout": "init set add disable reapply",
-    "submodule": "init deinit sync set-url set-branch absorbgitdirs",
+    "submodule": "add init update deinit sync set-url set-branch absorbgitdirs",
     "lfs": "install uninstall",
+    "push": "-u --set-upstream",
 }
 
 

@@ -182,7 +182,7 @@ def credentials_below(path: Path) -> Iterator[Path]:
 
 def _credential(path: Path) -> str:
     names = _names(path)
-    return path.name if _is_credential(names) or _is_secret_of_home(names) else ""
+    return _shown(path) if _is_credential(names) or _is_secret_of_home(names) else ""
 
 
 def _is_secret_of_home(names: tuple[str, ...]) -> bool:
@@ -274,10 +274,10 @@ def _place(
     if not _GIT.isdisjoint(names):
         return "git's own directory"
     if has_obeyed(names) or not _DIRECTORIES.isdisjoint(names):
-        return path.name
+        return _shown(path)
     is_named = not obeyed and names[-1:] and (names[-1] in _FILES or _credential(path))
     if is_named or (not obeyed and any(pair in _PAIRS for pair in pairwise(names))):
-        return path.name
+        return _shown(path)
     inside = (names[len(each) :] for each in own if names[: len(each)] == each)
     if any(not _is_in_worktree(rest) for rest in inside):
         is_script = names in own and "." in names[-1] and not os.path.isdir(path)  # noqa: PTH112 - never raises
@@ -289,6 +289,12 @@ def _place(
         if (is_there or len(names_born) > 1) and is_git_directory(place, names_born):
             return "git's own directory"
     return None
+
+
+def _shown(path: Path) -> str:
+    """Its name, and where that alone would say little the hidden directory before it."""
+    around = path.parent.name
+    return f"{around}/{path.name}" if around.startswith(".") else path.name
 
 
 def _is_in_worktree(names: Sequence[str]) -> bool:

@@ -76,6 +76,8 @@ _NETWORK_REFUSED = re.compile(
 )
 # they are often told to say nothing: "curl -s ADDRESS | jq ."
 _FETCHES = re.compile(r"\A(?>.*\b(?:curl|wget)\b)(?!.*(?:localhost|127\.0\.0\.1|\[::1))", re.DOTALL)
+_FETCHES_ANY = re.compile(r"\b(?:curl|wget)\b")
+_NOT_ALL_SEEN = re.compile(r"/tmp/|~/|\$\{?HOME\b")  # noqa: S108 - only looked for
 _LOOKED_AT = 128 * 1024  # bytes at either end of what a command says
 _WORD = re.compile(rb"\w+")
 _PLACE_REFUSED = re.compile(
@@ -403,7 +405,8 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         return []
     has_failed = bool(ended.returncode) and ended.ending is Ending.EXITED
     offline = start.access is not Access.NETWORK and not start.sandbox.state.network
-    fetches = offline and _FETCHES.search(command) is not None
+    fetching = _FETCHES_ANY if has_failed else _FETCHES
+    fetches = offline and fetching.search(command) is not None
     said = capture.data() if has_failed or fetches or "git" in command else b""
     if len(said) > 2 * _LOOKED_AT:
         said = said[:_LOOKED_AT] + b"\n" + said[-_LOOKED_AT:]
@@ -417,7 +420,7 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if not (has_failed or fetches or is_kept):
         return []
     if offline and (_NETWORK_REFUSED.search(said) or (fetches and not said.strip())):
-        what, how = "without network", "network"
+        what, how = "with a localhost of its own and without network", "network"
     elif is_kept:
         what, how = (
             "where git's configuration and what other programs run stays as it is",
@@ -432,11 +435,16 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         hidden = " (no credential, unless a command of its own names it)"
         read = f"not everything readable{hidden if start.access.hides else ''}"
         what, how = f"with {writable} writable, and {read}", "outside"
-    elif "/tmp/" in command and b"No such file" in said:  # noqa: S108 - only looked for
-        what, how = "with a /tmp of its own", "outside"
+    elif _NOT_ALL_SEEN.search(command) and b"No such file" in said:
+        what, how = (
+            "with a /tmp of its own and only a part of the home directory in sight",
+            "outside",
+        )
     else:
         return []
-    line = f"[it ran in the sandbox, {what}; if that is why it failed, run it again with access"
+    goes_on = is_kept and not has_failed
+    why = "what it left out is needed" if goes_on else "that is why it failed"
+    line = f"[it ran in the sandbox, {what}; if {why}, run it again with access"
     return [f'{line} "{how}": the user will be asked]']
 
 

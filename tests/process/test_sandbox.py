@@ -111,12 +111,14 @@ def test_commits_branches_and_a_new_repository_work(tmp_path: Path, home: Path) 
         "git init -q . && echo 1 > f && git add f && git commit -qm one && git log --oneline",
         "git checkout -qb b && echo 2 > f && git commit -qam two && git stash list && git log -1",
         "git config user.name B || true",
+        "git branch -d b 2>&1 || git switch -q - && git branch -D b",
     )
     assert "one" in text[0]
     assert "[exit code 0" in text[0]
     assert "two" in text[1]
     assert "could not write config file" in text[2]
     assert "where git's configuration and what other programs run stays as it is" in text[2]
+    assert "Deleted branch b" in text[3] and "if what it left out is needed" in text[3]
 
 
 @both
@@ -510,6 +512,10 @@ def test_what_says_nothing_of_the_network_is_asked_about_and_nothing_else_is(wor
         "echo 'curl: Permission denied'",
     )
     assert all('with access "network"' in text for text in (wants, piped, shown))
+    (gone,) = told(work, "cat ~/.netrc")
+    assert "only a part of the home directory in sight; if" in gone and '"outside"' in gone
+    (local,) = told(work, f"{silent} curl -s localhost:8000")
+    assert "a localhost of its own and without network; if" in local
     for text in others:
         assert "it ran in the sandbox" not in text, text
 
