@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ FILE_MODE = 0o600
 _OPEN_FLAGS = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 SUFFIX = ".db"
 WAL_SUFFIX = ".db-wal"
+JOURNAL_SUFFIX = "-journal"
+_BESIDE = (JOURNAL_SUFFIX, "-wal", "-shm")
 LOCK_SUFFIX = ".lock"
 _RACY_S = 2.0
 _PAGE = 4096
@@ -135,6 +138,23 @@ def log_stamp_of(path: Path) -> str:
     except OSError:
         return ""
     return _part(status) if status.st_size else ""
+
+
+def fault_beside(path: Path) -> str:
+    """What lies beside the session file ``path`` that SQLite is not to obey; empty if nothing does.
+
+    No session of ours has a rollback journal: one names a file that SQLite then deletes
+    (https://sqlite.org/atomiccommit.html, 5.6). Through a link it writes elsewhere.
+    """
+    for suffix in _BESIDE:
+        beside = path.with_name(path.name + suffix)
+        try:
+            is_regular = stat.S_ISREG(beside.lstat().st_mode)
+        except FileNotFoundError:
+            continue
+        if suffix == JOURNAL_SUFFIX or not is_regular:
+            return f"{beside.name} beside it is none of a session's"
+    return ""
 
 
 def is_session_name(name: str) -> bool:

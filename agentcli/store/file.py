@@ -110,8 +110,8 @@ class SessionFile:
             ) from None
         if not stat.S_ISREG(status.st_mode):
             raise damaged(self.path, "it is not a regular file")
-        if status.st_size == 0:
-            raise damaged(self.path, "it is empty")
+        if problem := disk.fault_beside(self.path) if status.st_size else "it is empty":
+            raise damaged(self.path, problem)
         try:
             if self.writable:
                 self._lock = WriterLock.acquire(self.path, name_of)

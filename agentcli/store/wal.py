@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from agentcli.store.disk import fault_beside
+
 HEADER_SIZE, FRAME_HEADER_SIZE = 32, 24
 _SALTS = slice(8, 16)
 _BIG_ENDIAN, _FORMAT = 0x377F0683, 3_007_000
@@ -45,6 +47,8 @@ def fault_of_log(path: Path) -> str:
 
     Nobody may be writing to it. Raises ``OSError``.
     """
+    if problem := fault_beside(path):
+        return problem
     log_path = path.with_name(path.name + "-wal")
     log = log_path.read_bytes() if log_path.exists() else b""
     if len(log) <= HEADER_SIZE + FRAME_HEADER_SIZE:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 import time
@@ -334,3 +335,33 @@ def test_a_list_of_things_to_do_that_is_none_does_not_end_the_chat(
         terminal.line("/todos")
         terminal.wait_for("sound")
         leave(terminal)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("what", ["journal", "log", "pipe"])
+def test_what_lies_beside_a_session_file_leads_to_no_file_of_the_user(
+    model_server: ModelServer, work: Path, tmp_path: Path, what: str
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    victim = tmp_path / "thesis.txt"
+    victim.write_text("of years\n")
+    log = path.with_name(f"{path.name}-wal")
+    if what == "journal":  # of a commit in many files, of which the last is to be cleared away
+        mark, name = bytes.fromhex("d9d505f920a163d7"), os.fsencode(victim)
+        pages = path.stat().st_size // 4096
+        head = (mark + struct.pack(">5I", 0, 1, pages, 512, 4096)).ljust(512, b"\0")
+        end = struct.pack(">2I", len(name), sum(name)) + mark
+        journal = head + struct.pack(">I", 0x4000_0000 // 4096 + 1) + name + end
+        path.with_name(f"{path.name}-journal").write_bytes(journal)
+    elif what == "log":
+        log.symlink_to(victim)
+    else:
+        os.mkfifo(log)
+    done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
+    assert done.code != 0 and "beside it" in done.stderr and "repair" in done.stderr, done.stderr
+    assert run_agent("sessions", "check", path.stem, env=env, cwd=work).code != 0
+    assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
+    done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
+    assert done.code == 0, done.stderr
+    assert victim.read_text() == "of years\n"

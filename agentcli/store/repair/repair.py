@@ -118,7 +118,8 @@ def _replace(path: Path, fresh: Path, made: Path) -> None:
     A log would belong to either file, and a file without its log may seem sound: so the first step
     is the log ``made``, by which the damaged file reads as ``fresh``.
     """
-    path.with_name(path.name + "-shm").unlink(missing_ok=True)
+    for suffix in ("-shm", disk.JOURNAL_SUFFIX):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
     if made.exists():
         made.replace(_log_of(path))
         disk.sync_directory(path.parent)
@@ -149,5 +150,5 @@ def _store(path: Path, built: Rebuilt) -> None:
 
 def _copy_with_log(source: Path, target: Path) -> None:
     disk.copy(source, target)
-    if _log_of(source).exists():
+    if _log_of(source).is_file() and not _log_of(source).is_symlink():
         disk.copy(_log_of(source), _log_of(target))
