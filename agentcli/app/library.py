@@ -146,7 +146,7 @@ class SessionLibrary:
         places = (trees, self._options.cwd)
         if info is None or not await asyncio.to_thread(_is_apart, info.cwd, *places):
             return ""
-        return found
+        return found if await asyncio.to_thread(self._files.is_own, found) else ""
 
     async def _open(self, options: SessionOptions, user: AsksUser) -> Session:
         self.has_opened = True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,24 @@ def test_a_run_in_a_worktree_and_the_way_back(root: Path, home: Path) -> None:
     lost = agent(home, *session)
     assert lost.code == 2
     assert_one_line_error(lost, "worktree fix of this session was removed")
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-16")
+@pytest.mark.parametrize("how", ["--session", "--continue"])
+def test_a_session_of_another_home_chooses_and_makes_no_worktree(
+    root: Path, home: Path, how: str
+) -> None:
+    state = home / "agentcli"
+    made = agent(root, "run", "-w", "fix", "hello", "-o", "json")
+    path = state / "sessions" / f"{made.result['session_id']}.db"
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE session SET seal = ''")
+    which = ("--session", path.stem) if how == "--session" else ("--continue",)
+    done = agent(root, "run", *which, "go on")
+    assert "worktree fix" not in done.stderr and traces(root, state) == {}, done.stderr
+    if how == "--session":
+        assert done.code == 0 and f"its directory {state}" in done.stderr
 
 
 @pytest.mark.spec("SCALE-1")

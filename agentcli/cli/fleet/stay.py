@@ -92,7 +92,9 @@ def _of_session(options: SharedOptions, trees: Worktrees, cwd: Path) -> Stay | N
             info = wait(_newest(files, trees, cwd))
         else:
             info = wait(_named(files, options.session or options.resume or ""))
-        if info is None or (stay := trees.enter_again(Path(info.cwd), cwd)) is None:
+        if info is None or not files.is_own(info.id):
+            return None  # where another home's file says that it belongs counts for nothing
+        if (stay := trees.enter_again(Path(info.cwd), cwd)) is None:
             return None
         if options.continue_:
             options.continue_, options.session = False, info.id
