@@ -23,6 +23,7 @@ SUFFIX = ".db"
 WAL_SUFFIX = ".db-wal"
 JOURNAL_SUFFIX = "-journal"
 _BESIDE = (JOURNAL_SUFFIX, "-wal", "-shm")
+MAX_LOG_BYTES = 256 * 1024 * 1024  # it is read whole (SEC-13); none of ours grows to that
 LOCK_SUFFIX = ".lock"
 _RACY_S = 2.0
 _PAGE = 4096
@@ -146,15 +147,20 @@ def fault_beside(path: Path) -> str:
     No session of ours has a rollback journal: one names a file that SQLite then deletes
     (https://sqlite.org/atomiccommit.html, 5.6). Through a link it writes elsewhere.
     """
-    for suffix in _BESIDE:
-        beside = path.with_name(path.name + suffix)
-        try:
-            is_regular = stat.S_ISREG(beside.lstat().st_mode)
-        except FileNotFoundError:
-            continue
-        if suffix == JOURNAL_SUFFIX or not is_regular:
-            return f"{beside.name} beside it is none of a session's"
-    return ""
+    found = (path.with_name(path.name + suffix) for suffix in _BESIDE)
+    return next(
+        (f"{each.name} beside it is none of a session's" for each in found if is_odd(each)), ""
+    )
+
+
+def is_odd(beside: Path) -> bool:
+    """Whether what lies beside a session file is there, and nothing that a session has."""
+    try:
+        status = beside.lstat()
+    except FileNotFoundError:
+        return False
+    is_log = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_LOG_BYTES
+    return not is_log or beside.name.endswith(JOURNAL_SUFFIX)
 
 
 def is_session_name(name: str) -> bool:

@@ -41,6 +41,7 @@ Body = Callable[Concatenate[sqlite3.Connection, P], T]
 BUSY_TIMEOUT_S = 5.0
 WAL_LIMIT_BYTES = 4 * 1024 * 1024
 MAX_VALUE_BYTES = 64 * 1024 * 1024  # of a row: a file of others must not fill the memory (SEC-13)
+MAX_OLDER_BYTES = 1024 * 1024 * 1024  # of a file that is copied to be looked at
 _WAL_MARK = b"\x02\x02"  # https://sqlite.org/fileformat2.html#file_format_version_numbers
 _ROLLBACK_MARK = b"\x01\x01"
 _WAL_MARK_OFFSET = 18
@@ -275,13 +276,17 @@ class SessionFile:
             schema.back_up(db, self.path, version)
             self.write(schema.migrate)
             return
-        memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        seals.prepare(memory, self.path.stem, self.seal)
-        db.backup(memory)
+        if self.path.stat().st_size > MAX_OLDER_BYTES:
+            what = f"session file {self.path} is of an older version, and too large to be looked at"
+            raise PersistenceError(what, "go on with the session once, which brings it up to date")
+        # a file of SQLite's own, which goes with the connection: the memory stays small (SEC-13)
+        copy = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        seals.prepare(copy, self.path.stem, self.seal)
+        db.backup(copy)
         db.close()
-        self._db = memory
+        self._db = copy
         self._quiet_stamp = None
-        schema.migrate(memory)
+        schema.migrate(copy)
 
     def _roll_back(self, db: sqlite3.Connection) -> None:
         try:

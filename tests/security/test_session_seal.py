@@ -338,7 +338,7 @@ def test_a_list_of_things_to_do_that_is_none_does_not_end_the_chat(
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("what", ["journal", "log", "pipe"])
+@pytest.mark.parametrize("what", ["journal", "log", "pipe", "large"])
 def test_what_lies_beside_a_session_file_leads_to_no_file_of_the_user(
     model_server: ModelServer, work: Path, tmp_path: Path, what: str
 ) -> None:
@@ -356,6 +356,9 @@ def test_what_lies_beside_a_session_file_leads_to_no_file_of_the_user(
         path.with_name(f"{path.name}-journal").write_bytes(journal)
     elif what == "log":
         log.symlink_to(victim)
+    elif what == "large":
+        log.touch()
+        os.truncate(log, 1 << 30)
     else:
         os.mkfifo(log)
     done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
@@ -365,3 +368,25 @@ def test_what_lies_beside_a_session_file_leads_to_no_file_of_the_user(
     done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
     assert done.code == 0, done.stderr
     assert victim.read_text() == "of years\n"
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-13")
+def test_a_file_of_an_older_version_that_is_large_and_empty_fills_neither_memory_nor_disk(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    change(
+        path,
+        ("ALTER TABLE message DROP COLUMN checksum", ()),
+        ("PRAGMA user_version = 8", ()),
+    )
+    with path.open("r+b") as file:
+        os.truncate(path, 1 << 31)
+        file.seek(28)  # how many pages there are
+        file.write(struct.pack(">I", (1 << 31) // 4096))
+    shown = run_agent("sessions", "show", path.stem, env=env, cwd=work)
+    assert shown.code != 0 and "too large to be looked at" in shown.stderr
+    listed = run_agent("sessions", "list", env=env, cwd=work)
+    assert listed.code == 0 and path.stem in listed.stdout

@@ -150,5 +150,5 @@ def _store(path: Path, built: Rebuilt) -> None:
 
 def _copy_with_log(source: Path, target: Path) -> None:
     disk.copy(source, target)
-    if _log_of(source).is_file() and not _log_of(source).is_symlink():
+    if _log_of(source).exists() and not disk.is_odd(_log_of(source)):
         disk.copy(_log_of(source), _log_of(target))
