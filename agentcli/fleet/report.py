@@ -12,7 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -26,6 +26,7 @@ from agentcli.fleet.results import (
     BatchState,
     Journal,
     TaskStanding,
+    make_folder,
     write_whole,
 )
 from agentcli.fleet.tasks import BatchTask
@@ -240,8 +241,7 @@ def write_page(
     pages: set[str] = set()
     for row in rows[:MOST_PAGES]:
         if row.session_id and (page := page_of(row.session_id)) is not None:
-            with suppress(FileExistsError):
-                folder.mkdir(mode=0o700)
+            make_folder(folder)
             write_whole(folder / f"{row.session_id}.html", iter([_bytes(page)]))
             pages.add(row.session_id)
     text = redact(report(directory.name, rows, frozenset(pages)))

@@ -18,7 +18,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -314,6 +314,8 @@ def refuse_foreign(directory: Path, why: str) -> None:
 def tidy(directory: Path) -> None:
     """Take away what a killed process has half written; nobody else may be at work there."""
     for folder in (directory, directory / SESSIONS):
+        if folder.is_symlink():
+            continue
         with suppress(OSError):
             for path in folder.iterdir():
                 if _TEMPORARY.fullmatch(path.name):
@@ -321,19 +323,52 @@ def tidy(directory: Path) -> None:
 
 
 def write_whole(path: Path, pieces: Iterator[bytes]) -> None:
-    """Write a file that is there whole or not at all. Raises ``PersistenceError``."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a file that is there whole or not at all. Raises ``PersistenceError``.
+
+    ``path`` is a real one: what runs meanwhile may have put a link in its way (SEC-5).
+    """
+    temporary = f".{path.name}.{os.getpid()}"
     try:
-        with temporary.open("wb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with _opened(path.parent) as place:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=place)
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=place), "wb") as file:
+                    os.fchmod(file.fileno(), 0o600)
+                    file.writelines(pieces)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, path.name, src_dir_fd=place, dst_dir_fd=place)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=place)
+                raise
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise _unwritten(path, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a directory if it is missing, as ``write_whole`` a file."""
+    try:
+        with suppress(FileExistsError), _opened(path.parent) as place:
+            os.mkdir(path.name, 0o700, dir_fd=place)
+    except OSError as error:
+        raise _unwritten(path, error) from error
+
+
+@contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    """A handle of a directory to which no link leads."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+    handle = os.open(directory.anchor, flags)
+    try:
+        for name in directory.parts[1:]:
+            before, handle = handle, os.open(name, flags, dir_fd=handle)
+            os.close(before)
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

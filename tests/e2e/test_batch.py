@@ -33,6 +33,7 @@ from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
 from tests.support.replies import call, fails, say
 from tests.support.repositories import make_repository
+from tests.support.sandboxes import BOTH, needs
 
 ROW = Path(agentcli.fleet.__file__).with_name("results.schema.json")
 
@@ -308,3 +309,35 @@ def test_a_directory_that_cannot_be_written_is_one_line(work: Path, home: Path) 
     assert (done.code, done.stdout) == (74, "")
     assert done.stderr.startswith(f"error: cannot write {work}/out/results.jsonl: is a directory")
     assert "what is done stays done" in done.stderr and not processes_of(home)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-5")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("trick", ["ln -s {} {}/sessions", "mv {1} x; ln -s {0} {1}"])
+@pytest.mark.parametrize("command", ["batch", "pipeline"])
+def test_a_task_in_the_sandbox_has_no_results_written_elsewhere(
+    model_server: ModelServer, work: Path, tmp_path: Path, kind: str, trick: str, command: str
+) -> None:
+    needs(kind)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "report.html").write_text("mine")
+    model_server.default = say("Done.")
+    model_server.add(call("bash", {"command": trick.format(outside, f"it.{command}")}))
+    write_tasks(work / "it.jsonl", [{"prompt": "go"}])
+    (work / "it.toml").write_text(
+        'name = "it"\n[defaults]\npermission_mode = "auto"\n[steps.a]\nprompt = "go"\n'
+    )
+    what = {
+        "batch": ("batch", "it.jsonl", "--permission-mode", "auto"),
+        "pipeline": ("pipeline", "run", "it.toml"),
+    }
+    done = run_agent(*what[command], "--sandbox", kind, env=agent_env(model_server), cwd=work)
+    assert done.code == 74 and "cannot write" in done.stderr, done.stderr
+    assert os.listdir(outside) == ["report.html"]
+    assert (outside / "report.html").read_text() == "mine"
+    if not trick.startswith("ln"):  # as a repository may bring it
+        again = run_agent(*what[command], "--sandbox", kind, env=agent_env(model_server), cwd=work)
+        assert again.code == 2 and "is a link" in again.stderr
+        assert os.listdir(outside) == ["report.html"]
