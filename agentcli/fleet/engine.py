@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.values import frozen
+from agentcli.fleet.results import opened_directory
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, end_processes, run
 from agentcli.process.shell import open_nameless
 from agentcli.ui.sanitize import clean_line
@@ -39,9 +40,9 @@ _PROGRAM = (sys.executable, "-P", _MAIN, "run", "--as-task", "--output-format", 
 class TaskCall:
     """A task for an engine. ``arguments`` are options of ``agent run`` beside those named here.
 
-    ``cwd`` is absolute. ``schema`` is what its result must satisfy, as JSON. ``timeout_s`` is for
-    this run of it, in seconds; ``None``: no limit. A prompt that ``is_data`` calls no command and
-    names no file: a program has written it.
+    ``cwd`` is a real path. ``schema`` is what its result must satisfy, as JSON. ``timeout_s`` is
+    for this run of it, in seconds; ``None``: no limit. A prompt that ``is_data`` calls no command
+    and names no file: a program has written it.
     """
 
     session_id: str
@@ -103,14 +104,17 @@ class LocalEngine:
         """See ``Engine``."""
         began = time.monotonic()
         try:
-            return await self._run(call, cancel)
+            with opened_directory(call.cwd) as place:  # no link of an earlier task's (SEC-5)
+                return await self._run(call, cancel, place)
+        except NotADirectoryError:
+            return TaskResult(2, {"result": f"{call.cwd} leads elsewhere now"})
         except (StartFailed, OSError) as error:
             took_ms = _since_ms(began)
             return TaskResult(None, problem=f"could not be started: {error}", duration_ms=took_ms)
         finally:
             await uninterruptible(end_processes(call.session_id, 0.0))
 
-    async def _run(self, call: TaskCall, cancel: CancelToken) -> TaskResult:
+    async def _run(self, call: TaskCall, cancel: CancelToken, place: int) -> TaskResult:
         began = time.monotonic()
         tail = bytearray()
 
@@ -119,6 +123,7 @@ class LocalEngine:
             del tail[:-_TAIL_BYTES]
             return True
 
+        cwd = Path(f"/proc/{os.getpid()}/fd/{place}")
         handles = {1: open_nameless(b"")}
         try:
             if call.by_stdin:
@@ -127,7 +132,7 @@ class LocalEngine:
                 handles[_SCHEMA_HANDLE] = open_nameless(call.schema.encode())
             command = Command(
                 call.command_line,
-                call.cwd,
+                cwd if sys.platform == "linux" else call.cwd,
                 {**os.environ, "PWD": str(call.cwd)},
                 owner=call.session_id,
                 handles=handles,

@@ -329,7 +329,7 @@ def write_whole(path: Path, pieces: Iterator[bytes]) -> None:
     """
     temporary = f".{path.name}.{os.getpid()}"
     try:
-        with _opened(path.parent) as place:
+        with opened_directory(path.parent) as place:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=place)
             try:
@@ -351,14 +351,14 @@ def write_whole(path: Path, pieces: Iterator[bytes]) -> None:
 def make_folder(path: Path) -> None:
     """Make a directory if it is missing, as ``write_whole`` a file."""
     try:
-        with suppress(FileExistsError), _opened(path.parent) as place:
+        with suppress(FileExistsError), opened_directory(path.parent) as place:
             os.mkdir(path.name, 0o700, dir_fd=place)
     except OSError as error:
         raise _unwritten(path, error) from error
 
 
 @contextmanager
-def _opened(directory: Path) -> Iterator[int]:
+def opened_directory(directory: Path) -> Iterator[int]:
     """A handle of a directory to which no link leads."""
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
     handle = os.open(directory.anchor, flags)

@@ -13,6 +13,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -356,8 +357,14 @@ class _TaskRow:
             if not may_leave and not path.resolve().is_relative_to(source.base.resolve()):
                 what = f"{name} {_short(given)} is outside of {source.base}"
                 raise self._wrong(what, f"if you want that, give --cwd-field {name}")
+            real = path.resolve()
+            named = Path(os.path.normpath(path))
+            if named.is_relative_to(source.base) and not real.is_relative_to(source.base.resolve()):
+                raise self._wrong(  # an earlier task may have made it
+                    f"{name} {_short(given)} is a link to {real}", "name that directory instead"
+                )
             if path.is_dir():
-                return path
+                return real
             reason = "is no directory" if path.exists() else "does not exist"
         except (OSError, RuntimeError, ValueError):
             reason = "cannot be read"

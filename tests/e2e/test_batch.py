@@ -341,3 +341,33 @@ def test_a_task_in_the_sandbox_has_no_results_written_elsewhere(
         again = run_agent(*what[command], "--sandbox", kind, env=agent_env(model_server), cwd=work)
         assert again.code == 2 and "is a link" in again.stderr
         assert os.listdir(outside) == ["report.html"]
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-5")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("command", ["batch", "pipeline"])
+def test_a_task_in_the_sandbox_moves_no_later_one_out_of_the_directory(
+    model_server: ModelServer, work: Path, tmp_path: Path, kind: str, command: str
+) -> None:
+    needs(kind)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (work / "sub").mkdir()
+    model_server.default = say("Done.")
+    swap = call("bash", {"command": f"rmdir sub; ln -s {outside} sub"})
+    model_server.add(swap, "Done.", call("write_file", {"path": "made", "content": "x"}))
+    write_tasks(work / "it.jsonl", [{"prompt": "go"}, {"prompt": "on", "cwd": "sub"}])
+    (work / "it.toml").write_text(
+        'name = "it"\n[defaults]\npermission_mode = "auto"\n[steps.a]\nprompt = "go"\n'
+        '[steps.b]\nneeds = ["a"]\nprompt = "on"\ncwd = "sub"\n'
+    )
+    what = {
+        "batch": ("batch", "it.jsonl", "-j", "1", "--permission-mode", "auto"),
+        "pipeline": ("pipeline", "run", "it.toml", "--trust"),
+    }
+    done = run_agent(*what[command], "--sandbox", kind, env=agent_env(model_server), cwd=work)
+    assert (done.code, len(model_server.requests)) == (1, 2), done.stderr
+    again = run_agent(*what[command], "--sandbox", kind, env=agent_env(model_server), cwd=work)
+    assert again.code in {1, 2} and len(model_server.requests) == 2, again.stderr
+    assert os.listdir(outside) == []

@@ -10,6 +10,7 @@ list of ``for_each``: what was added to it runs, the rest does not run again.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -96,7 +97,8 @@ class StepLimits:
     def directory(self, named: str, *, by_model: bool = False) -> Path:
         """The directory called so; raises ``CannotRun``."""
         try:
-            path = (self.base / Path(named).expanduser()).resolve()
+            written = os.path.normpath(self.base / Path(named).expanduser())
+            path = Path(written).resolve()
         except (OSError, RuntimeError, ValueError):
             raise CannotRun(f"cwd {named[:80]!r} is no directory") from None
         if not path.is_relative_to(self.base.resolve()):
@@ -104,6 +106,8 @@ class StepLimits:
                 raise CannotRun(f"cwd {named[:80]!r} is outside of {self.base}")
             if not self.is_trusted:
                 raise CannotRun(f"cwd {named[:80]!r} is outside of {self.base}: {TRUST_ADVICE}")
+            if Path(written).is_relative_to(self.base):  # an earlier step may have made the link
+                raise CannotRun(f"cwd {named[:80]!r} is a link to {path}: name that instead")
         if not path.is_dir():
             raise CannotRun(f"cwd {named[:80]!r} is no directory")
         return path
