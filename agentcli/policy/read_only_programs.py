@@ -195,8 +195,10 @@ def _find_running(words: Sequence[str], may_read: Readable) -> bool:
         end = next((n for n in range(at, len(words)) if words[n] in {";", "+"}), None)
         if end is None or words[at + 1] not in HARMLESS_WITH_ANY_OPTION or UNKNOWN in words[at:end]:
             return False
-        if any("/" in word and not word.startswith("{}") for word in words[at + 2 : end]):
-            return False
+        for word in words[at + 2 : end]:
+            value = (word.partition("=")[2] or word[2:]) if word.startswith("-") else word
+            if not may_read(value.replace("{}", ".")):
+                return False
         at = end + 1
     return _find(rest, may_read)
 
