@@ -21,6 +21,11 @@ _STARTS = re.compile(
     _OF_SHELL + rb"(?:(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+"
     rb"((?:-\S*[ \t]+)*(?:[^\s$]*\$\([^)\n]*\)\S*|\S+))([^\n]*)"
 )
+# a line that has a shell run a text, which a file of another name holds
+_RUNS_TEXT = re.compile(
+    rb"(?m)^(?=[^\n]{0,500}?"
+    rb"(?:\beval\b|\|[ \t]*(?:/\S{1,100}/)?(?:ba|da|k|z)?sh\b|\b(?:BASH_)?ENV=))[^\n]+"
+)
 _MOST_STARTS = 100  # directories that a script may go to
 _MOST_LISTED = 5_000  # names of one of them
 _RUNNER = rb"(?:\.|source|(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+"
@@ -90,7 +95,7 @@ def _started_in(text: bytes) -> Callable[[str], bool]:
         b" ".join((first, *(word for word in rest.split() if b"." not in word)))
         for first, rest in _STARTS.findall(text)
     ]
-    return _said_in(b"\n".join((*_SOURCES.findall(text), *starts)))
+    return _said_in(b"\n".join((*_SOURCES.findall(text), *_RUNS_TEXT.findall(text), *starts)))
 
 
 def _said_in(text: bytes) -> Callable[[str], bool]:

@@ -140,6 +140,9 @@ SCRIPTS = {
     "a colon": ("tools/a:b.sh", "tools/a:b.sh"),
     "read": ("tools/x.inc", ". tools/x.inc"),
     "an interpreter": ("tools/v1.2", "sh -e tools/v1.2"),
+    "a text": ("tools/text", 'eval "$(cat tools/text)"'),
+    "a text in a pipe": ("tools/text", "cat tools/text | sh"),
+    "read first": ("tools/text", "BASH_ENV=tools/text bash -c true"),
     "upwards": ("tools/x.sh", 'cd "$(dirname "$0")/../../tools" && ./x.sh'),
     "step by step": ("tools/sub/x.sh", "cd tools\ncd sub\n./x.sh"),
     "a pattern": ("tools/d/one", 'for f in tools/d/*; do "$f"; done'),
@@ -158,14 +161,21 @@ def test_a_script_is_found_however_a_hook_names_it(tmp_path: Path, script: str, 
     program(work / script)
     program(work / ".git/hooks/pre-commit")
     (work / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n{hook}\n")
-    if script == "tools/x.inc" or "sh -e" in hook:
+    if script in {"tools/x.inc", "tools/text"} or "sh -e" in hook:
         (work / script).chmod(0o644)
     assert run_by_git(work / script) == "run by a hook of git's"
     told(work, f"{EVIL} '{script}'", kind="landlock")
     assert (work / script).read_text() == NOTHING
 
 
-@pytest.mark.parametrize("hook", ["npm test data.json", "node x.js data.json; black src/*.py"])
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "npm test data.json",
+        "node x.js data.json; black src/*.py",
+        'eval "$(fnm env)"\ncat data.json',
+    ],
+)
 def test_what_a_hook_only_looks_at_is_edited_unasked(tmp_path: Path, hook: str) -> None:
     work = make_repository(tmp_path / "work")
     program(work / ".git/hooks/pre-commit")
