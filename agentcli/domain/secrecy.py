@@ -37,7 +37,8 @@ KEYS = r"""(?ix)
     | xox[abeprs]-[A-Za-z0-9\-]{10,}
     | (?:gsk|hf|npm)_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9]{20,}
     | A(?:KI|SI)A[0-9A-Z]{16}\b
-    | eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}    # a signed web token
+    # a signed web token; its first part ends where another may begin, so that no text is read twice
+    | eyJ(?:(?![_\-]eyJ)[A-Za-z0-9_\-]){8,}+\.[A-Za-z0-9_\-]{8,}+\.[A-Za-z0-9_\-]{8,}
     )
     | -----BEGIN\ [A-Z0-9\ ]{0,40}PRIVATE\ KEY-----(?:(?!-----END)[\s\S])*(?:-----END[^-]*-----)?
     """

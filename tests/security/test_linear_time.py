@@ -14,6 +14,7 @@ import pytest
 
 from agentcli.app import project_memory
 from agentcli.config import hooks, toml_file
+from agentcli.config.redaction import Redactor
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.secrecy import is_credential
 from agentcli.domain.stream import StopReason, StreamEnd, TextDelta
@@ -120,6 +121,8 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
     ("fences", copy._FENCED.search, "", "~", ""),
     ("a challenge", oauth._PARAMETER.findall, "", "a", ""),
     ("a field", front_matter._FIELD.fullmatch, "a: b", " ", "c"),
+    ("web tokens that are begun", Redactor().redact, "", "-eyJ", ""),
+    ("parts of web tokens", Redactor().redact, "", "-eyJaaaaaaaa.", "-eyJ" * 4_000),
     ("sentences", project_memory._SENTENCE_END.split, "", ".", "a"),
 )
 
