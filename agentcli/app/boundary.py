@@ -44,11 +44,17 @@ def policy_for(
     policy.own_directories = own
     if settings.hooks:
         policy.own_directories += hook_scripts(settings.hooks, options.cwd)
+    policy.own_directories += server_files(options)
     policy.free_to_read = free_to_read
     roots = (options.cwd, *options.add_dirs)
     listings: dict[str, Listing] = {}
     policy.run_by_others = lambda path: _run_by_others(path, roots, listings)
     return policy
+
+
+def server_files(options: SessionOptions) -> tuple[Path, ...]:
+    """The files of ``--mcp-config``: what they name is run outside of the sandbox, also later."""
+    return tuple(Path(source) for source, _ in options.mcp_config if source.startswith("/"))
 
 
 def _run_by_others(path: Path, roots: Sequence[Path], listings: dict[str, Listing]) -> str:
@@ -76,11 +82,15 @@ def policy_here(settings: Settings, options: SessionOptions) -> Policy:
 
 
 def session_sandbox(
-    settings: Settings, workspace: Workspace, readable: Callable[[], Sequence[Path]] = tuple
+    settings: Settings,
+    workspace: Workspace,
+    readable: Callable[[], Sequence[Path]] = tuple,
+    obeyed: tuple[Path, ...] = (),
 ) -> SessionSandbox:
     """The sandbox that the settings ask for; nothing is looked at before it is needed.
 
-    ``readable`` gives what else commands may read in the home directory.
+    ``readable`` gives what else commands may read in the home directory; ``obeyed`` are files that
+    none of them changes.
     """
 
     def own_places() -> OwnPlaces:
@@ -112,6 +122,7 @@ def session_sandbox(
             seen=(*_readable_places(settings), *readable()),
             scripts=(
                 *hook_scripts(settings.hooks, workspace.cwd),
+                *obeyed,
                 *(place for place in programs if place.is_symlink()),
             ),
             credentials=credentials_below,
@@ -123,10 +134,13 @@ def session_sandbox(
 
 
 async def make_sandbox(
-    settings: Settings, workspace: Workspace, readable: Callable[[], Sequence[Path]] = tuple
+    settings: Settings,
+    workspace: Workspace,
+    readable: Callable[[], Sequence[Path]] = tuple,
+    obeyed: tuple[Path, ...] = (),
 ) -> SessionSandbox:
     """The same; raises ``ConfigError`` if it was named and fails."""
-    sandbox = session_sandbox(settings, workspace, readable)
+    sandbox = session_sandbox(settings, workspace, readable, obeyed)
     try:
         await insist(settings, sandbox)
     except ConfigError:

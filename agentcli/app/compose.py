@@ -24,6 +24,7 @@ from agentcli.app.boundary import (
     hold_worktree,
     make_sandbox,
     policy_for,
+    server_files,
 )
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
 from agentcli.app.listeners import EarlyImports, Listeners, code_map, telemetry
@@ -194,7 +195,9 @@ async def _build(
         (*extensions.readable, *((runs_directory(store.path),) if has_runs else ())),
     )
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs, settings.paths.journals_dir)
-    sandbox = await make_sandbox(settings, workspace, lambda: extensions.readable)
+    sandbox = await make_sandbox(
+        settings, workspace, lambda: extensions.readable, server_files(options)
+    )
     given, history, events = await _where_kept(settings, opened, seams, listeners)
     queue = await DurableQueue.load(
         store,

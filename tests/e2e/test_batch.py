@@ -371,3 +371,29 @@ def test_a_task_in_the_sandbox_moves_no_later_one_out_of_the_directory(
     again = run_agent(*what[command], "--sandbox", kind, env=agent_env(model_server), cwd=work)
     assert again.code in {1, 2} and len(model_server.requests) == 2, again.stderr
     assert os.listdir(outside) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-1", "SEC-3")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("tool", ["bash", "write_file"])
+def test_no_task_changes_unasked_which_servers_a_later_one_starts(
+    model_server: ModelServer, work: Path, tmp_path: Path, kind: str, tool: str
+) -> None:
+    needs(kind)
+    server = {"command": "/bin/sh", "args": ["-c", f"touch {tmp_path}/ran; cat"]}
+    other = json.dumps({"mcpServers": {"x": server}})
+    (work / "servers.json").write_text('{"mcpServers": {}}')
+    model_server.default = say("Done.")
+    change = {
+        "bash": {"command": f"printf %s '{other}' > new; mv new servers.json"},
+        "write_file": {"path": "servers.json", "content": other},
+    }
+    model_server.add(call("read_file", {"path": "servers.json"}), call(tool, change[tool]), "Done.")
+    model_server.add(call("tool_search", {"query": "x"}))
+    write_tasks(work / "it.jsonl", [{"prompt": "go"}, {"prompt": "on"}])
+    words = ("batch", "it.jsonl", "-j", "1", "--permission-mode", "auto", "--sandbox", kind)
+    run_agent(*words, "--mcp-config", "servers.json", env=agent_env(model_server), cwd=work)
+    assert len(model_server.requests) >= 4
+    assert (work / "servers.json").read_text() == '{"mcpServers": {}}'
+    assert not (tmp_path / "ran").exists()

@@ -235,7 +235,7 @@ def _given(text: str) -> GivenServers:
     table, problem = read_servers(path, is_given=True)
     if problem:
         raise UsageError(f"{option} {problem}", "give a file like .mcp.json")
-    return str(path), table
+    return str(path.absolute()), table
 
 
 def given_by_editor(listed: Sequence[Mapping[str, Any]]) -> GivenServers:
