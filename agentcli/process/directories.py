@@ -206,7 +206,7 @@ def _listed(
 
 
 def workplaces_below(roots: Iterable[str], listings: dict[str, Listing]) -> list[str]:
-    """Directories with a ``.git`` or ``.envrc`` of their own, the nearest first, to a bound.
+    """Directories with a ``.git`` or ``.envrc``, and bare ones, the nearest first, to a bound.
 
     ``listings`` is kept for the next look.
     """
@@ -222,7 +222,8 @@ def workplaces_below(roots: Iterable[str], listings: dict[str, Listing]) -> list
             if known is None:
                 continue
             listings[place] = known
-            found += [] if {".git", ".envrc"}.isdisjoint(known.marks) else [place]
+            is_one = known.is_repository or not {".git", ".envrc"}.isdisjoint(known.marks)
+            found += [place] if is_one else []
             waiting += [f"{place.rstrip('/')}/{name}" for name in known.directories]
     return found
 

@@ -331,7 +331,8 @@ def run_by_git(path: Path, workplaces: Iterable[str] = ()) -> str:
         for each in (tree, *(_repositories_in(tree) if os.path.lexists(f"{tree}/.git") else ()))
     )
     for tree in dict.fromkeys(chain(around, workplaces)):
-        if os.path.lexists(f"{tree}/.git") and (found := _run_in(real, tree)):
+        is_one = any(os.path.lexists(f"{tree}/{name}") for name in (".git", "HEAD"))
+        if is_one and (found := _run_in(real, tree)):
             return found
         if _is_run_by(real, [f"{tree}/.envrc"], tree):
             return "run by .envrc"
@@ -411,6 +412,8 @@ def _git_directory(tree: str) -> str:
     entry = f"{tree}/.git"
     if os.path.isdir(entry):  # noqa: PTH112 - a text
         return os.path.realpath(entry)
+    if not os.path.lexists(entry):  # a bare one
+        return tree
     return linked(tree, read_start(entry), GITDIR)
 
 

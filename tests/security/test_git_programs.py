@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.process.directories import workplaces_below
 from agentcli.process.git_config import programs_of, run_by_git
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
@@ -132,6 +133,21 @@ ELSEWHERE = {
     "a script that is not there yet": (".", "[ ! -f new/x.sh ] || sh new/x.sh", "new/x.sh"),
     "one of a directory that is run": (".", 'for f in all.d/*; do sh "$f"; done', "all.d/new"),
 }
+
+
+@pytest.mark.parametrize("said", ["../tools/x.sh", "{work}/tools/x.sh"])
+def test_the_script_of_a_bare_repository_is_run_by_it(tmp_path: Path, said: str) -> None:
+    work = make_repository(tmp_path / "work")
+    git(work, "init", "-q", "--bare", "b.git")
+    (work / "tools").mkdir()
+    (work / "tools/x.sh").write_text("true\n")
+    hook = work / "b.git/hooks/pre-receive"
+    hook.write_text(f"#!/bin/sh\nsh {said.format(work=work)}\n")
+    hook.chmod(0o755)
+    found = workplaces_below([str(work)], {})
+    assert found == [str(work), f"{work}/b.git"]
+    assert run_by_git(work / "tools/x.sh", found) == "run by a hook of git's"
+    assert not run_by_git(work / "tools/y.sh", found)
 
 
 @pytest.mark.slow
