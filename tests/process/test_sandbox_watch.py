@@ -30,6 +30,19 @@ def root(tmp_path: Path) -> Path:
     return place
 
 
+@pytest.fixture
+def shut_to_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that its user cannot list is listed by nobody; root would."""
+    listdir = os.listdir
+
+    def as_user(path: str) -> list[str]:
+        if not os.stat(path).st_mode & 0o400:
+            raise PermissionError(path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", as_user)
+
+
 def sh(command: str, cwd: Path, *, check: bool = True) -> str:
     identity = {
         f"GIT_{who}_{what}": "a@example.org"
@@ -670,17 +683,8 @@ def test_a_new_directory_that_cannot_be_looked_into_is_set_aside(root: Path) -> 
 
 
 @pytest.mark.parametrize("shut", [".git/modules/libs", ".git/modules", ".git/worktrees"])
-def test_directories_of_gits_that_cannot_be_listed_hide_nothing(
-    root: Path, monkeypatch: pytest.MonkeyPatch, shut: str
-) -> None:
-    listdir = os.listdir
-
-    def as_user(path: str) -> list[str]:  # nothing is shut to root
-        if not os.stat(path).st_mode & 0o400:
-            raise PermissionError(path)
-        return listdir(path)
-
-    monkeypatch.setattr(os, "listdir", as_user)
+@pytest.mark.usefixtures("shut_to_root")
+def test_directories_of_gits_that_cannot_be_listed_hide_nothing(root: Path, shut: str) -> None:
     evil = f"git init -q --bare {shut}/libs/foo && cd {shut}/libs/foo && {EVIL}"
     watch = TreeWatch([root])
     sh(REPOSITORY, root)
@@ -704,17 +708,8 @@ def test_a_crowd_of_submodules_hides_none_that_was_known(
 
 
 @pytest.mark.parametrize("before", ["", f"{REPOSITORY}; {HOOK}"])
-def test_hooks_in_a_directory_that_cannot_be_listed_do_not_stay(
-    root: Path, monkeypatch: pytest.MonkeyPatch, before: str
-) -> None:
-    listdir = os.listdir
-
-    def as_user(path: str) -> list[str]:  # nothing is shut to root
-        if not os.stat(path).st_mode & 0o400:
-            raise PermissionError(path)
-        return listdir(path)
-
-    monkeypatch.setattr(os, "listdir", as_user)
+@pytest.mark.usefixtures("shut_to_root")
+def test_hooks_in_a_directory_that_cannot_be_listed_do_not_stay(root: Path, before: str) -> None:
     evil = f"git init -q .; {HOOK}; echo evil >> .git/hooks/pre-commit; chmod 0311 .git/hooks"
     told = "".join(born(root, evil, before=before))
     assert f"{root}/.git/hooks would take effect" in told
