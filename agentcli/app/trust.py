@@ -205,7 +205,7 @@ def contained_checks(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:
 
 def _may_run_from(command: str, root: Path, cwd: Path) -> bool:
     from agentcli.config.hooks import may_run_from
-    from agentcli.domain.extensions.checks import is_chosen_there
+    from agentcli.domain.worktrees import is_chosen_there
 
     program = command.split(maxsplit=1)[0]
     if program in _STATIC and re.fullmatch(_SIMPLE, command) and (found := shutil.which(program)):

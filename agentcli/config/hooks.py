@@ -26,11 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.config.toml_file import locate
-from agentcli.domain.extensions.checks import is_chosen_there
 from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 from agentcli.domain.said import files_said, scripts_said
 from agentcli.domain.sandbox import has_obeyed
-from agentcli.domain.worktrees import filled_by_others, lies_in
+from agentcli.domain.worktrees import filled_by_others, is_chosen_there, lies_in
 
 MAX_TIMEOUT_S = 3600.0
 _PROJECT_DIRECTORY = re.compile(

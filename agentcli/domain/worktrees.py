@@ -1,11 +1,14 @@
 """Where a repository is, and which one a working tree belongs to, when both sides say so.
 
+And what others decide by what they put into a directory: which program is found, and which runs.
+
 https://git-scm.com/docs/gitrepository-layout
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +16,9 @@ from agentcli.domain.files import small_file
 from agentcli.domain.tools import real_path
 
 GITDIR = b"gitdir: "
+_VERSION_MANAGER = re.compile(
+    r"(?:.*/)?(?:rustup|mise|rtx|asdf|proto-shim|\.?(?:asdf|mise|proto)/shims/[^/]+)"
+)
 
 
 def link_in(data: bytes, key: bytes = b"") -> str:
@@ -81,3 +87,22 @@ def lies_in(path: Path, directories: Iterable[Path]) -> bool:
     """Whether ``path``, or what it leads to, is in one of ``directories``, which are real paths."""
     names = (path, real_path(path), real_path(path.parent))
     return any(name.is_relative_to(each) for each in directories for name in names)
+
+
+# --- programs that a directory chooses -----------------------------------------------------
+
+
+def is_chosen_there(program: str) -> bool:
+    """Whether the directory that ``program``, a path, starts in says which program that is.
+
+    A version manager stands in its place, which obeys a file there that may name any directory:
+    https://rust-lang.github.io/rustup/overrides.html#path, https://mise.jdx.dev/dev-tools/,
+    https://asdf-vm.com/manage/configuration.html#tool-versions
+    """
+    real = os.path.realpath(program)
+    return any(map(_VERSION_MANAGER.fullmatch, (program, real)))
+
+
+def may_be_chosen_there(program: str) -> bool:
+    """``is_chosen_there``, also by a version manager that is not known here."""
+    return os.path.basename(os.path.dirname(program)) == "shims" or is_chosen_there(program)  # noqa: PTH119, PTH120 - texts

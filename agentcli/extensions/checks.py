@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.domain.clean import one_line, plain_text
-from agentcli.domain.extensions.checks import CheckReport, is_chosen_there, program_of
+from agentcli.domain.extensions.checks import CheckReport, program_of
 from agentcli.domain.files import open_regular
 from agentcli.domain.messages import ABOUT_CHECKS
 from agentcli.domain.tools import FileLedger
 from agentcli.domain.values import frozen, mutable
+from agentcli.domain.worktrees import is_chosen_there
 from agentcli.process.program import Program, ProgramResult, RunProgram
 
 if TYPE_CHECKING:

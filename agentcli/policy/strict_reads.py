@@ -16,11 +16,10 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from agentcli.domain.extensions.checks import may_be_chosen_there
 from agentcli.domain.files import read_start
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
-from agentcli.domain.worktrees import filled_by_others, lies_in
+from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.bash_tree import is_plain_variable

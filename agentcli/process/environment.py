@@ -13,10 +13,9 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from agentcli.domain.extensions.checks import may_be_chosen_there
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.secrecy import is_credential, is_secret
-from agentcli.domain.worktrees import filled_by_others, lies_in
+from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
 
 _PROVIDERS = (
     "ANTHROPIC|CLAUDE|OPENAI|AZURE_OPENAI|AZURE_AI|AZURE_INFERENCE|CODEX|GEMINI|GOOGLE_AI|VERTEX"

@@ -20,8 +20,7 @@ from typing import BinaryIO
 
 from agentcli.app.shell_line import environment_for
 from agentcli.domain.errors import AgentError
-from agentcli.domain.extensions.checks import may_be_chosen_there
-from agentcli.domain.worktrees import filled_by_others, lies_in
+from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
 
 _EDITORS = ("nano", "vim", "vi", "emacs")
 _PAGERS = ("less", "more")

@@ -20,9 +20,8 @@ from typing import IO
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.extensions.checks import may_be_chosen_there
 from agentcli.domain.values import frozen
-from agentcli.domain.worktrees import filled_by_others, lies_in
+from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
 
 TIMEOUT_S = 10.0
 _TICK_S = 0.05

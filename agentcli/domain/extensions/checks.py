@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
-
 from agentcli.domain.values import frozen
 
 DEFAULT_TIMEOUT_S = 10.0
-_VERSION_MANAGER = re.compile(
-    r"(?:.*/)?(?:rustup|mise|rtx|asdf|proto-shim|\.?(?:asdf|mise|proto)/shims/[^/]+)"
-)
 _RUNNERS = frozenset(
     {"uv", "uvx", "run", "npx", "pnpm", "exec", "bunx", "poetry", "pdm", "python", "python3", "sh"}
 )
@@ -56,22 +50,6 @@ def program_of(command: str) -> str:
         if word and word[0] != "-" and "=" not in word and word not in _RUNNERS
     )
     return next(own, words[0] if words else "")
-
-
-def is_chosen_there(program: str) -> bool:
-    """Whether the directory that ``program``, a path, starts in says which program that is.
-
-    A version manager stands in its place, which obeys a file there that may name any directory:
-    https://rust-lang.github.io/rustup/overrides.html#path, https://mise.jdx.dev/dev-tools/,
-    https://asdf-vm.com/manage/configuration.html#tool-versions
-    """
-    real = os.path.realpath(program)
-    return any(map(_VERSION_MANAGER.fullmatch, (program, real)))
-
-
-def may_be_chosen_there(program: str) -> bool:
-    """``is_chosen_there``, also by a version manager that is not known here."""
-    return os.path.basename(os.path.dirname(program)) == "shims" or is_chosen_there(program)  # noqa: PTH119, PTH120 - texts
 
 
 @frozen
