@@ -12,6 +12,7 @@ import json
 import re
 import shutil
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from agentcli.domain.cancel import CancelToken
@@ -26,6 +27,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import ModelRequest, ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
@@ -57,34 +59,34 @@ _NEAR = {
     _LIST: re.compile("list|ls|files|directory|folders?|tree|what"),
     _READ: re.compile("read|show|open|view|cat|print|explain|summari[sz]e|describe"),
 }
-_GREETING = re.compile(
+_GREETING = LazyPattern(
     r"(?:hi|hello|hey|help|\?|what can you do|who are you|what are you)[\s,.!?]*", re.IGNORECASE
 )
 # what bash knows by itself, so that it is on no PATH
-_BUILTINS = re.compile(
+_BUILTINS = LazyPattern(
     "alias|bg|break|case|cd|command|continue|declare|dirs|do|done|echo|elif|else|enable|esac|eval"
     "|exec|exit|export|false|fg|fi|for|function|getopts|hash|help|history|if|in|jobs|kill|let|local"
     "|logout|mapfile|popd|printf|pushd|pwd|read|readonly|return|select|set|shift|shopt|source|test"
     "|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while"
 )
-_ASSIGNMENTS = re.compile(r"(?:[A-Za-z_]\w*=\S*\s+)*")
+_ASSIGNMENTS = LazyPattern(r"(?:[A-Za-z_]\w*=\S*\s+)*")
 _MAX_NAMED = 80
 _MAX_SHOWN_LINES = 20
 _MAX_SHOWN_CHARACTERS = 1_500
-_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
-_REMARK = re.compile(r"(?:\(.*\))?", re.DOTALL)
-_WORD = re.compile(r"\s*\S+\s*")
-_POLITE = re.compile(
+_SPECIAL = LazyPattern(r"[\\.^$*+?{}\[\]|()]")
+_REMARK = LazyPattern(r"(?:\(.*\))?", re.DOTALL)
+_WORD = LazyPattern(r"\s*\S+\s*")
+_POLITE = LazyPattern(
     r"^(?:(?:hi|hello|hey|ok|okay|now|then|and|so|please|kindly|can you|could you|would you|"
     r"will you|i want you to|i'd like you to|let's|let us|go ahead and|just)\b[\s,:]*)+",
     re.IGNORECASE,
 )
 _QUOTES = ("`", '"', "'", "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}")
-_CLOSED_SENTENCE = re.compile(r"^([`\"'].*[`\"'])[.!]$", re.DOTALL)
-_TRAILING_POLITE = re.compile(r"[\s,]*(?:please|for me|thanks|thank you)[\s.!?]*$", re.IGNORECASE)
+_CLOSED_SENTENCE = LazyPattern(r"^([`\"'].*[`\"'])[.!]$", re.DOTALL)
+_TRAILING_POLITE = LazyPattern(r"[\s,]*(?:please|for me|thanks|thank you)[\s.!?]*$", re.IGNORECASE)
 
 Found = tuple[str, dict[str, Any]]
-_Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], Found]]
+_Rule = tuple[LazyPattern[str], Callable[[re.Match[str]], Found]]
 
 
 def _unquoted(text: str) -> str:
@@ -99,11 +101,8 @@ def _path(text: str) -> str:
     return _unquoted(text.strip().rstrip("?!,;:").removesuffix(".") or text.strip())
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE | re.DOTALL)
-
-
-_IN_IT = re.compile(r"\s+(?:in|inside)(?:\s+(?:it|there))?[\s.!]*$", re.IGNORECASE)
+_pattern = partial(LazyPattern[str], flags=re.IGNORECASE | re.DOTALL)
+_IN_IT = LazyPattern(r"\s+(?:in|inside)(?:\s+(?:it|there))?[\s.!]*$", re.IGNORECASE)
 _FILE_NOUN = (
     r"(?:(?:the|my|this|that|a|an|new)\s+)*(?:(?:file|contents?\s+of)\s+)*(?:the\s+file\s+)?"
     r"(?:(?:named|called)\s+)?"
