@@ -29,7 +29,6 @@ from agentcli.extensions.places import (
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
-    from agentcli.domain.extensions.checks import CheckConfig
     from agentcli.domain.extensions.hooks import HookConfig
 
 Ask = Callable[[Project, Standing], bool | None]
@@ -189,24 +188,12 @@ def contained_hooks(
     return tuple(map(placed, hooks))
 
 
-def contained_checks(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:
-    """The checks of the settings as they are to run in ``cwd`` (EXT-6).
-
-    One that may run what an untrusted directory holds does not run outside of a sandbox.
-    """
-    if settings.project is not None:
-        return settings.own_checks
-    root = project_root(cwd)
-    return [
-        replace(each, runs_project=any(_may_run_from(one, root, cwd) for one in each.commands))
-        for each in settings.own_checks
-    ]
-
-
-def _may_run_from(command: str, root: Path, cwd: Path) -> bool:
+def check_runs_project(command: str, cwd: Path) -> bool:
+    """Whether a check in ``cwd`` may run what the project there holds (EXT-6)."""
     from agentcli.config.hooks import may_run_from
     from agentcli.domain.worktrees import is_chosen_there
 
+    root = project_root(cwd)
     program = command.split(maxsplit=1)[0]
     if program in _STATIC and re.fullmatch(_SIMPLE, command) and (found := shutil.which(program)):
         is_inside = Path(os.path.realpath(found)).is_relative_to(os.path.realpath(root))

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.trust import contained_checks
+from agentcli.app.trust import check_runs_project
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.tools import FileLedger, Workspace
 from agentcli.extensions.checks import CheckServices, SessionChecks, found_checks
@@ -58,7 +58,20 @@ def session_checks(
         find=partial(_found, settings, workspace.cwd) if is_looked_for else None,
         offers=offers,
     )
-    return SessionChecks(contained_checks(settings, workspace.cwd), services)
+    return SessionChecks(_own_checks(settings, workspace.cwd), services)
+
+
+def _own_checks(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:
+    """The checks of the settings as they are to run in ``cwd``.
+
+    One that may run what an untrusted directory holds does not run outside of a sandbox.
+    """
+    if settings.project is not None:
+        return settings.own_checks
+    runs = partial(check_runs_project, cwd=cwd)
+    return [
+        replace(each, runs_project=any(map(runs, each.commands))) for each in settings.own_checks
+    ]
 
 
 def checks_found_in(root: Path) -> Sequence[CheckConfig]:
