@@ -306,6 +306,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compose, "SessionParts", without_waits)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_the_fallback_model_answers_when_the_first_stays_overloaded(tmp_path: Path) -> None:
     heard: list[AgentEvent] = []

@@ -384,6 +384,7 @@ def test_locks_of_a_git_that_was_killed_are_in_nobodys_way(
     assert traces(root, state) == {}
 
 
+@pytest.mark.slow
 def test_only_locks_of_that_time_and_place_are_taken_away(root: Path, tmp_path: Path) -> None:
     common, now = root / ".git", time.time()
     older, theirs = common / "packed-refs.lock", tmp_path / "heads"
@@ -398,6 +399,7 @@ def test_only_locks_of_that_time_and_place_are_taken_away(root: Path, tmp_path: 
     assert not (common / "config.lock").exists()
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_git_that_stands_still_and_lives_stays(
     trees: Worktrees, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

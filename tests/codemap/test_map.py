@@ -418,6 +418,7 @@ def test_a_file_of_100_000_symbols_among_loops_of_links_is_cut_and_told(shop: Sh
 # --- what becomes of the map itself ------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3", "OPS-1")
 def test_a_map_that_is_damaged_inside_is_thrown_away_and_made_again_at_once(shop: Shop) -> None:
     shop.titles("Cart")

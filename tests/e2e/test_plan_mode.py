@@ -26,6 +26,7 @@ def names_of(server: ModelServer, number: int) -> list[str]:
     return [tool.get("function", tool)["name"] for tool in each]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "CLI-3", "CLI-7", "CTRL-2")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("output", ["text", "json", "stream-json"])

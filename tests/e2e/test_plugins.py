@@ -54,6 +54,7 @@ def test_the_example_of_the_documentation_works(
     assert (home / "calls.log").read_text().splitlines() == ["Read a.txt"]
 
 
+@pytest.mark.slow
 def test_a_plugin_that_is_not_installed_is_one_line(model_server: ModelServer) -> None:
     assert run_agent("config", "set", "plugins", "gone", env=agent_env()).code == 0
     model_server.add("Done.")

@@ -105,6 +105,7 @@ def recorded(server: ModelServer, cwd: Path) -> str:
     return newest()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-4")
 def test_steps_wait_for_a_key_and_q_ends_with_the_terminal_as_it_was(
     model_server: ModelServer, replaying: Start, tmp_path: Path

@@ -164,6 +164,7 @@ def test_the_user_and_the_model_are_told_what_was_set_aside(
     assert "evil" not in (work / "a/b/c/d/e/.git/config").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-17")
 def test_another_name_of_what_is_read_only_changes_nothing_unseen(
     model_server: ModelServer, work: Path

@@ -22,6 +22,7 @@ STEPS = (
 FORMS = MARKED | BARE | ASKED
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.spec("STR-10")
 @pytest.mark.parametrize("form", FORMS)

@@ -118,7 +118,7 @@ def prepared(messages: list[Message], model: ModelInfo) -> tuple[Message, ...]:
 
 @pytest.mark.spec("HIS-1", "HIS-2", "HIS-3", "HIS-5", "HIS-6", "HIS-7", "HIS-8")
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target[2])
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(messages=poisoned(), effort=st.none() | st.sampled_from(Effort), sees=st.booleans())
 def test_any_poisoned_history_is_accepted(
     target: tuple[str, str, str], messages: list[Message], effort: Effort | None, sees: bool

@@ -291,6 +291,7 @@ def test_gzip_is_one_member_that_any_client_can_read(model_server: ModelServer) 
     connection.close()
 
 
+@pytest.mark.slow
 def test_twenty_thousand_pieces_arrive_whole(model_server: ModelServer) -> None:
     model_server.add(say("x" * 20_000, piece=1))
     events = data_of(post(model_server, OPENAI))

@@ -389,7 +389,7 @@ _TEXT = st.text(st.sampled_from("ab \t\n\r\u00e4\u4e16"), max_size=30)
 
 
 @pytest.mark.spec("TOOL-8")
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
 @given(before=_TEXT, middle=_TEXT, after=_TEXT, new=_TEXT)
 def test_bytes_that_an_edit_does_not_touch_stay_identical(
     tmp_path_factory, before: str, middle: str, after: str, new: str

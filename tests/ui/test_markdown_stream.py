@@ -60,7 +60,7 @@ LEADS = ("", "- ", "1. ", "10. ", "> ", "# ", "> - ", "- > ", "- [ ] ", "- - ")
 
 
 @pytest.mark.spec("UI-1")
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(WORDS, st.sampled_from(LEADS), st.sampled_from([24, 40, 80, 120]))
 def test_no_word_that_fits_is_split_and_no_row_is_too_wide(
     words: list[str], lead: str, columns: int

@@ -148,7 +148,7 @@ _END = st.sampled_from([b"\n", b"\r", b"\r\n"])
     st.booleans(),
     st.lists(st.integers(1, 9), min_size=1, max_size=20),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_chunking_never_changes_the_events(
     lines: list[tuple[bytes, bytes]], bom: bool, sizes: list[int]
 ) -> None:

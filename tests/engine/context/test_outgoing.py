@@ -232,7 +232,7 @@ def test_without_a_change_nothing_is_copied_and_nothing_reported() -> None:
 
 
 @pytest.mark.spec("HIS-1", "HIS-2", "HIS-6", "HIS-7", "HIS-8")
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(balanced(), makers)
 def test_what_is_prepared_is_accepted_for_any_provider_and_model(
     messages: list[Message], target: tuple[str, str]
@@ -253,7 +253,7 @@ def test_what_is_prepared_is_accepted_for_any_provider_and_model(
 
 
 @pytest.mark.spec("HIS-4")
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(balanced(), makers)
 def test_prepare_is_idempotent_and_keeps_every_call_with_its_result(
     messages: list[Message], target: tuple[str, str]
@@ -266,7 +266,7 @@ def test_prepare_is_idempotent_and_keeps_every_call_with_its_result(
 
 
 @pytest.mark.spec("HIS-4", "HIS-7")
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(balanced())
 def test_thinking_goes_back_unaltered_to_its_maker_and_to_nobody_else(
     messages: list[Message],
