@@ -109,12 +109,6 @@ def settings_here() -> tuple[Settings, tuple[str, ...]]:
     return settings, (*notices, *settings.warnings)
 
 
-def is_trusted(settings: Settings, folder: Path) -> bool:
-    """Whether the user trusts ``folder``, or one around it, as it is (SEC-1)."""
-    project = find_project(folder, os.environ, settings.hooks)
-    return trusted_project(settings.paths, project)[0] is not None
-
-
 def known_names(options: RunOptions) -> KnownNames:
     """What may be named in the directory of ``options``, with its settings; warns of those."""
     from agentcli.app.known_names import KnownNames

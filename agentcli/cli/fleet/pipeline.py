@@ -13,7 +13,7 @@ from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.fleet.batch import ManyOptions, checked, make_report, print_end, run_all
 from agentcli.cli.listing import print_json, print_table
 from agentcli.cli.options import choice
-from agentcli.cli.session_request import is_trusted, known_names
+from agentcli.cli.session_request import known_names
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import UsageError
 from agentcli.fleet.results import STEPS, Journal, write_json
@@ -125,13 +125,12 @@ class _StartPlace:
         self.names = known_names(checked(options))
         settings = self.names.settings
         self._folder = Path(options.file).expanduser().absolute().parent
-        real = Path(options.file).expanduser().resolve().parent
-        is_free = options.trust or is_trusted(settings, real)
+        # to trust a directory says nothing of a file that any command in it may have written
         self._is_here = options.engine == "local"  # else the nodes know what they have
-        self._may_leave = is_free or settings.permission_mode == "yolo"
+        self._may_leave = options.trust or settings.permission_mode == "yolo"
         model = options.model
         self.limits = StepLimits(
-            Path.cwd(), is_free, lambda name: self.names.prompt_room(name or model)
+            Path.cwd(), options.trust, lambda name: self.names.prompt_room(name or model)
         )
 
     def problem(self, key: str, value: str) -> str:

@@ -334,4 +334,10 @@ schema = "../keys.json"
     ]
     assert [line[: len(start)] for line, start in zip(told, expected, strict=True)] == expected
     (tmp_path / "p.toml").write_text(good)
+    (tmp_path / ".agents").mkdir()
+    (tmp_path / ".agents" / "config.toml").write_text("max_steps = 9\n")
+    assert run_agent("run", "go", "--trust", env=env, cwd=tmp_path).code == 0
+    # a command may have changed it since: to trust its directory says nothing of the file
+    done = run_agent(*args, env=env, cwd=tmp_path)
+    assert done.code == 78 and f"permission_mode: yolo {trust}" in done.stderr
     assert run_agent(*args, "--trust", env=env, cwd=tmp_path).code == 0
