@@ -332,11 +332,7 @@ def _tool(words: Sequence[str], may_read: Readable) -> bool:
 def _stays(words: Sequence[str], may_read: Readable) -> bool:
     """Whether no word is a path that leads elsewhere, nor the value of an option."""
     named = (each for word in words for each in (word, word.partition("=")[2]))
-    return all(may_read(each) for each in named if _leads_away(each))
-
-
-def _leads_away(word: str) -> bool:
-    return word.startswith(("/", "~")) or ".." in word.split("/")
+    return all(map(may_read, named))
 
 
 def _read(words: Sequence[str], _may_read: Readable) -> bool:
@@ -443,7 +439,7 @@ def _is_unsafe_for_git(name: str, word: str, may_read: Readable) -> bool:
         if name == "grep":
             return not re.fullmatch(r"-[a-zA-Z0-9]*", word) or "O" in word or "f" in word
         return word.startswith("-O") or (word.startswith("-S") and name in {"blame", "annotate"})
-    return _leads_away(word) and not may_read(word)
+    return not may_read(word)
 
 
 def _git_lists(name: str, rest: Sequence[str]) -> bool:

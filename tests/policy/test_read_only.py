@@ -480,6 +480,7 @@ NEVER = [
     "find . | xargs -I{} cat /etc/{}", "find . | xargs -I{} grep {} /etc/passwd", "find . | xargs -I% cat %/x",
     "find . | sed s,^,/etc/, | xargs cat", "cat {a.txt,/etc/passwd}",
     "ls {..,sub}", "cat {a,b}{1..3}", "cat .{.,x}/y", "git ls-files | xargs -I{} sh -c {}", "find . | xargs", "find . -exec sh -c x {} +", "find . -exec rm {} +",
+    "git diff a.txt out/hosts", "git diff out a.txt", "npm ls --prefix=out", "go list ./out/...",
     "find . -exec cat out {} +", "find . -exec grep -r x .. \\;", "find . -exec cat {}/../../x +",
     "find . -exec grep -fout x {} +", "find . -exec grep --file=../x x {} +", "find . -exec cat ../x \\;",
     "git -c core.pager=x log", "git log --output=x", "git log --outp=x", "git grep -O x",
