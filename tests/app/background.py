@@ -17,22 +17,11 @@ from agentcli.domain.background import BackgroundTask, Spawned, SpawnWish
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import BackgroundChanged, Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
+from agentcli.domain.ports import PermissionMode
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.replies import say
-
-
-class User:
-    """Gives the same answer to every question and remembers what was asked."""
-
-    def __init__(self, verdict: Verdict = Verdict.UNATTENDED) -> None:
-        self.verdict = verdict
-        self.asked: list[ApprovalRequest] = []
-
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        self.asked.append(request)
-        return ApprovalAnswer(self.verdict)
+from tests.support.sessions import User
 
 
 def settings_for(server: ModelServer) -> Settings:

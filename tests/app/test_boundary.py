@@ -19,7 +19,6 @@ from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.events import Notice
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.domain.sandbox import SandboxKind
 from agentcli.domain.tools import Workspace
 from agentcli.process import sandbox_setup
@@ -27,11 +26,7 @@ from agentcli.process.sandbox_setup import Probe
 from tests.support.cli import agent_env
 from tests.support.processes import until
 from tests.support.sandboxes import needs
-
-
-class Nobody:
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        return ApprovalAnswer(Verdict.UNATTENDED)
+from tests.support.sessions import Nobody
 
 
 def settings_with(sandbox: str) -> Settings:

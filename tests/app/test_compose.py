@@ -23,17 +23,13 @@ from agentcli.domain.cancel import CancelReason
 from agentcli.domain.errors import ConfigError, SessionLocked, SessionNotFound, UsageError
 from agentcli.domain.events import Outcome, Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
+from agentcli.domain.ports import PermissionMode
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import Call, Reply, Text, call
+from tests.support.sessions import Nobody, in_session
 
 PROTOCOLS = [ANTHROPIC, OPENAI]
-
-
-class Nobody:
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        return ApprovalAnswer(Verdict.UNATTENDED)
 
 
 def settings_for(server: ModelServer | None = None, protocol: str = ANTHROPIC) -> Settings:
@@ -43,19 +39,6 @@ def settings_for(server: ModelServer | None = None, protocol: str = ANTHROPIC) -
 
 def options(cwd: Path, **more: Any) -> SessionOptions:
     return SessionOptions(cwd=cwd, **more)
-
-
-def in_session(
-    settings: Settings, wanted: SessionOptions, body: Callable[[Session], Awaitable[Any]]
-) -> Any:
-    async def run() -> Any:
-        session = await open_session(settings, wanted, Nobody())
-        try:
-            return await body(session)
-        finally:
-            await session.aclose()
-
-    return asyncio.run(run())
 
 
 def say(text: str) -> Callable[[Session], Awaitable[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,23 +15,11 @@ from agentcli.app.user_files import UserFiles
 from agentcli.config.paths import Paths
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings, load_settings
-from agentcli.domain.errors import ProviderError
 from agentcli.domain.events import Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from tests.support.cli import agent_env
 from tests.support.model_server import ModelServer
-
-
-class Nobody:
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        return ApprovalAnswer(Verdict.UNATTENDED)
-
-    async def ask(self, question: str, options: Sequence[str]) -> str:
-        return ""
-
-    async def offer(self, error: ProviderError, delay_s: float) -> bool:
-        return False
+from tests.support.sessions import Nobody
 
 
 def settings_of(server: ModelServer | None = None, **env: str | None) -> Settings:

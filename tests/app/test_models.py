@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agentcli.app.compose import open_session
 from agentcli.app.models import fallbacks, model_info
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
@@ -20,18 +16,13 @@ from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.events import AgentEvent, Failed, ModelFellBack, Notice, Outcome, Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from tests.support.cli import agent_env
 from tests.support.databases import opened
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer, Recorded
 from tests.support.replies import Reply, fails
+from tests.support.sessions import in_session
 
 QWEN = {"model_info": {"qwen3.context_length": 40960}, "parameters": ""}
-
-
-class Nobody:
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        return ApprovalAnswer(Verdict.UNATTENDED)
 
 
 @pytest.fixture(autouse=True)
@@ -44,19 +35,6 @@ def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def settings_for(**env: str) -> Settings:
     merged = {**agent_env(), **env}
     return load_settings(Paths.from_env(merged), merged)
-
-
-def in_session(
-    settings: Settings, wanted: SessionOptions, body: Callable[[Session], Awaitable[Any]]
-) -> Any:
-    async def run() -> Any:
-        session = await open_session(settings, wanted, Nobody())
-        try:
-            return await body(session)
-        finally:
-            await session.aclose()
-
-    return asyncio.run(run())
 
 
 async def look(session: Session) -> tuple[int, list[str]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentcli.app.compose import open_session
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.paths import Paths
@@ -18,31 +16,19 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import UsageError
 from agentcli.domain.events import Prompt
 from agentcli.domain.messages import UserMessage, user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.domain.tools import OutputKind
+from tests.support import sessions as support
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.replies import Reply, Text
 
 
-class Nobody:
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        return ApprovalAnswer(Verdict.UNATTENDED)
-
-
 def in_session(
     server: ModelServer, body: Callable[[Session], Awaitable[Any]], **options: Any
 ) -> None:
-    async def run() -> None:
-        env = agent_env(server, ANTHROPIC)
-        settings = load_settings(Paths.from_env(env), env)
-        session = await open_session(settings, SessionOptions(**options), Nobody())
-        try:
-            await body(session)
-        finally:
-            await session.aclose()
-
-    asyncio.run(run())
+    env = agent_env(server, ANTHROPIC)
+    settings = load_settings(Paths.from_env(env), env)
+    support.in_session(settings, SessionOptions(**options), body)
 
 
 def said(session: Session) -> list[str]:

@@ -7,14 +7,12 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentcli.app.compose import open_session
 from agentcli.app.opening import session_files
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
@@ -22,28 +20,17 @@ from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.events import AgentEvent, Outcome, Prompt, ToolProgress, ToolRefused
 from agentcli.domain.messages import ResultStatus, ToolResult, user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
+from agentcli.domain.ports import PermissionMode, Verdict
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.store.files import read_session
 from tests.support.cli import agent_env, run_agent, spawn_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer, Recorded
 from tests.support.replies import Call, Reply, Tokens, fails, say
+from tests.support.sessions import User, in_session
 
 pytestmark = pytest.mark.sampled
 
 PROTOCOLS = [ANTHROPIC, OPENAI]
-
-
-class User:
-    """Gives the same answer to every question and remembers what was asked."""
-
-    def __init__(self, verdict: Verdict = Verdict.UNATTENDED) -> None:
-        self.verdict = verdict
-        self.asked: list[ApprovalRequest] = []
-
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        self.asked.append(request)
-        return ApprovalAnswer(self.verdict)
 
 
 def settings_for(server: ModelServer, protocol: str = ANTHROPIC) -> Settings:
@@ -61,22 +48,6 @@ def is_child(recorded: Recorded) -> bool:
 
 def names(recorded: Recorded) -> set[str]:
     return {tool.get("name") or tool["function"]["name"] for tool in recorded.body["tools"]}
-
-
-def in_session(
-    settings: Settings,
-    wanted: SessionOptions,
-    body: Callable[[Session], Awaitable[Any]],
-    user: User | None = None,
-) -> Any:
-    async def run() -> Any:
-        session = await open_session(settings, wanted, user or User())
-        try:
-            return await body(session)
-        finally:
-            await session.aclose()
-
-    return asyncio.run(run())
 
 
 def go(

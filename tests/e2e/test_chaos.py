@@ -35,17 +35,15 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.messages import AssistantMessage, ToolResult, user_text
 from agentcli.domain.ports import (
-    ApprovalAnswer,
-    ApprovalRequest,
     Effort,
     PermissionMode,
     RunStatus,
-    Verdict,
 )
 from agentcli.engine.sample import RetryPolicy
 from tests.support.chaos import PROMPT, Chaos
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES
+from tests.support.sessions import Nobody
 from tests.support.work_processes import commands_below
 
 pytestmark = pytest.mark.slow
@@ -54,11 +52,6 @@ SEEDS = [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "20251").split(",")
 TURNS = int(os.environ.get("CHAOS_TURNS", "200"))
 TURNS_OF_A_SESSION = 20
 MOST_GROWTH_MB = 12
-
-
-class Nobody:
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        return ApprovalAnswer(Verdict.UNATTENDED)
 
 
 @dataclass

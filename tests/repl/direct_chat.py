@@ -13,27 +13,15 @@ from agentcli.cli.interactive import user_files
 from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.errors import ProviderError
 from agentcli.domain.events import Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.repl import commands as registry
 from agentcli.repl.commands import SlashCommand
 from agentcli.repl.panel import PickRow
 from agentcli.ui.theme import PLAIN
 from tests.support.cli import agent_env
 from tests.support.model_server import ModelServer
-
-
-class Nobody:
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        return ApprovalAnswer(Verdict.UNATTENDED)
-
-    async def ask(self, question: str, options: Sequence[str]) -> str:
-        return ""
-
-    async def offer(self, error: ProviderError, delay_s: float) -> bool:
-        return False
+from tests.support.sessions import Nobody
 
 
 class DirectChat:

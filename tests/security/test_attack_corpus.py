@@ -26,13 +26,14 @@ from agentcli.config.settings import load_settings
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.events import AgentEvent, ApprovalWaiting, Outcome, Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode
 from tests.security.corpus import ALL, REPOSITORY, TOUCH, Attack
 from tests.support.cli import AGENT, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import Call
 from tests.support.replies import calls as reply_with_calls
+from tests.support.sessions import Nobody
 
 pytestmark = pytest.mark.sampled
 
@@ -43,13 +44,6 @@ MODES = ("nobody answers", "nobody is there", "edits are accepted")
 
 
 CONNECT = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {PORT}))'"
-
-
-class Nobody:
-    """No person: every question is refused at once."""
-
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        return ApprovalAnswer(Verdict.UNATTENDED)
 
 
 class Silent:
