@@ -197,15 +197,12 @@ class BashTool(BaseTool[BashArguments]):
         self, args: BashArguments, ctx: BashContext, sink: BackgroundSink
     ) -> ToolOutput:
         """The same without a time limit of ours; what it does to the shell is not kept."""
-        return await self._run(args, ctx, sink)
+        return await self.run(args, ctx, sink)
 
-    async def run(self, args: BashArguments, ctx: BashContext) -> ToolOutput:
-        """Run it; a failure of the command is a tool error with its output."""
-        return await self._run(args, ctx, None)
-
-    async def _run(
-        self, args: BashArguments, ctx: BashContext, background: BackgroundSink | None
+    async def run(
+        self, args: BashArguments, ctx: BashContext, background: BackgroundSink | None = None
     ) -> ToolOutput:
+        """Run it; a failure of the command is a tool error with its output."""
         start = await _where(ctx, args)
         if ctx.access not in {None, Access.OUTSIDE} and start.sandbox is None:
             return ToolOutput.error("The sandbox was switched off meanwhile. Run it again.")
