@@ -77,7 +77,7 @@ _NETWORK_REFUSED = re.compile(
 # they are often told to say nothing: "curl -s ADDRESS | jq ."
 _FETCHES = re.compile(r"\A(?>.*\b(?:curl|wget)\b)(?!.*(?:localhost|127\.0\.0\.1|\[::1))", re.DOTALL)
 _FETCHES_ANY = re.compile(r"\b(?:curl|wget)\b")
-_NOT_ALL_SEEN = re.compile(r"/tmp/|~/|\$\{?HOME\b")  # noqa: S108 - only looked for
+_IN_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})/([^\s;|&<>()'\"$`]+)")
 _LOOKED_AT = 128 * 1024  # bytes at either end of what a command says
 _WORD = re.compile(rb"\w+")
 _PLACE_REFUSED = re.compile(
@@ -432,17 +432,24 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         hidden = " (no credential, unless a command of its own names it)"
         read = f"not everything readable{hidden if start.access.hides else ''}"
         what, how = f"with {writable} writable, and {read}", "outside"
-    elif _NOT_ALL_SEEN.search(command) and b"No such file" in said:
-        what, how = (
-            "with a /tmp of its own and only a part of the home directory in sight",
-            "outside",
-        )
+    elif b"No such file" in said and (not_seen := _not_seen(command, start.sandbox.state.readable)):
+        what, how = f"with {not_seen}", "outside"
     else:
         return []
     goes_on = is_kept and not has_failed
     why = "what it left out is needed" if goes_on else "that is why it failed"
     line = f"[it ran in the sandbox, {what}; if {why}, run it again with access"
     return [f'{line} "{how}": the user will be asked]']
+
+
+def _not_seen(command: str, readable: Sequence[Path]) -> str:
+    """What of the places that ``command`` names is another one in the sandbox; empty: nothing."""
+    if "/tmp/" in command:  # noqa: S108 - only looked for
+        return "a /tmp of its own"
+    home = os.path.expanduser("~")  # noqa: PTH111 - never raises
+    named = (Path(home, found[1]) for found in _IN_HOME.finditer(command))
+    hidden = any(not any(path.is_relative_to(each) for each in readable) for path in named)
+    return "only a part of the home directory in sight" if hidden else ""
 
 
 def _left_running(ended: Result, start: _Start) -> list[str]:

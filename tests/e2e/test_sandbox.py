@@ -74,7 +74,7 @@ def test_the_chat_asks_for_more_access_each_time_and_tells_the_state(
     terminal.wait_for("Done.")
     assert outside.exists()
     terminal.line("/sandbox")
-    terminal.wait_for("Sandbox of commands: bubblewrap")
+    terminal.wait_for("Sandbox of commands: bubblewrap", scrolled=True)
     terminal.line("/sandbox off")
     terminal.wait_for("without a sandbox from now on")
     leave(terminal)
@@ -254,7 +254,7 @@ def test_what_the_sandbox_protects_is_asked_about_once_and_runs_outside(
         terminal.confirm("y")
     for text in commands:
         asked = terminal.wait_for(re.compile(rf"{re.escape(text)}.*?yes, once", re.DOTALL))
-        shown = "".join(asked[0].split())  # lines are broken anywhere
+        shown = re.sub(r"[\s↪]", "", asked[0])  # lines are broken anywhere
         assert ",OUTSIDEthesandbox" in shown and "thisrunsOUTSIDEthesandbox" in shown
         assert "forthissession" not in shown
         terminal.confirm("y")
