@@ -169,9 +169,8 @@ class _Search:
             for reading in self.variables.readings(command):
                 known = operands_of(tuple(map(_if_known, reading)))
                 yield from self._destroyed(known, command, lost)
-        redirected = tuple(each.target for each in command.redirections if each.writes)
         kept = operands.kept if self.contained else ()
-        names = (*(each for each in operands.written if each not in lost), *redirected, *kept)
+        names = (*(each for each in operands.written if each not in lost), *kept)
         sure = frozenset(names)
         perhaps = operands.perhaps
         if None in (*operands.written, *perhaps):
@@ -181,6 +180,8 @@ class _Search:
                 names = (*names, *(each for each in more.written if each not in lost))
                 perhaps = (*perhaps, *more.perhaps)
         yield from self.written((*names, *self._likely(perhaps)), command.text, sure)
+        redirected = tuple(each.target for each in command.redirections if each.writes)
+        yield from self.written(redirected, "", redirected)  # it may be another's in a list
 
     def _likely(self, names: Words) -> Words:
         """Those that are no text, but in a place where everything is protected."""

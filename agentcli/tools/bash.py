@@ -417,7 +417,8 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if not (has_failed or fetches or is_kept):
         return []
     if offline and (_NETWORK_REFUSED.search(said) or (fetches and not said.strip())):
-        what, how = "with a localhost of its own and without network", "network"
+        alone = ("with a localhost of its own and without network", "network")
+        what, how = ("without network and SSH keys", "outside") if b"ssh: " in said else alone
     elif is_kept:
         what, how = (
             "where git's configuration and what other programs run stays as it is",

@@ -212,6 +212,7 @@ def test_it_does_not_run_where_only_the_shell_inside_is(workspace: Workspace) ->
 def test_it_says_which_part_would_destroy_what(workspace: Workspace) -> None:
     decision = in_yolo(workspace, "make; rm -rf .git")
     assert decision.why == "it would destroy git's own directory: rm -rf .git"
+    assert in_yolo(workspace, "ls && echo x > .envrc").why == ".envrc is protected"
     assert in_yolo(workspace, "rm -rf .").why == "it would destroy the workspace itself"
 
 

@@ -494,6 +494,11 @@ def test_the_approval_says_what_limits_the_command(work: Path) -> None:
 
 @pytest.mark.spec("SEC-7")
 def test_a_failure_for_want_of_network_says_how_to_ask(work: Path) -> None:
+    (text,) = told(work, "echo 'ssh: Could not resolve hostname h.example: x'; exit 128")
+    assert (
+        'without network and SSH keys; if that is why it failed, run it again with access "outside"'
+        in text
+    )
     (text,) = told(work, "echo 'curl: (6) Could not resolve host: example.org'; exit 6")
     assert 'without network; if that is why it failed, run it again with access "network"' in text
 
