@@ -299,7 +299,7 @@ def _leaving(judged: _Judged, danger: Danger) -> Decision:
         why = f"{kept} it as it is, and stays in yolo mode where it is named"
         return judged.because(Answer.DENY, why)
     if outside not in {None, judged.place.workspace.cwd}:
-        how = f'the shell outside is in {outside}: use access "outside", and cd in the command'
+        how = f'the shell outside is in {outside}: use access "outside", with a cd'
         return judged.because(Answer.DENY, f"{kept} it as it is, and {how}")
     why = f"{kept} it as it is, so this runs OUTSIDE the sandbox"
     return replace(judged.because(Answer.ASK, why), lasts=False)

@@ -23,6 +23,7 @@ from tests.support.cli import AGENT, Finished, agent_env, run_agent
 from tests.support.databases import opened
 from tests.support.model_server import ModelServer
 from tests.support.replies import call, fails, say
+from tests.support.sandboxes import needs
 from tests.support.wire_facts import facts_of
 from tests.ui.schema_check import problems
 
@@ -359,6 +360,25 @@ def test_the_program_on_stdin_can_be_asked_for_approvals(
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "d"]
     assert "not that one" in json.dumps(model_server.requests[2].body["messages"][-1])
+
+
+@pytest.mark.spec("CLI-4", "SEC-7")
+def test_the_program_is_told_what_would_leave_the_sandbox(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    needs("bwrap")
+    model_server.add(call("bash", {"command": "echo layout > .envrc"}), "Done.")
+    options = ("--permission-prompt-tool", "stdio", "--permission-mode", "auto")
+    with Client(model_server, tmp_path, *options) as client:
+        client.say("go")
+        first = asked(client)
+        wanted = {"command": "echo layout > .envrc", "access": "outside"}
+        assert first["request"]["input"] == wanted
+        client.send(answer(first, behavior="allow", updatedInput=wanted))
+        client.results(1)
+        done = client.finish()
+    assert done.code == 0, done
+    assert (tmp_path / ".envrc").read_text() == "layout\n"
 
 
 @pytest.mark.spec("CLI-4", "CAN-9")
