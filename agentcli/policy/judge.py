@@ -406,8 +406,14 @@ def _asks_to_run(judged: _Judged) -> Decision:
         return replace(
             decision, reason=f"it runs a command that is not understood: {parsed.why_not}"
         )
-    rules = judged.place.policy.allowing
-    is_free = free_part(judged.subject, judged.place, contained=judged.place.policy.has_boundary)
+    rules, is_bound = judged.place.policy.allowing, judged.place.policy.has_boundary
+    if is_bound:
+        from agentcli.policy.read_only import is_read_only
+
+        anywhere = replace(judged.place.workspace, extra=(Path("/"),))
+        if judged.asks_for is None and is_read_only(judged.subject.text or "", anywhere):
+            decision = replace(decision, reason="it reads what lies outside the workspace")
+    is_free = free_part(judged.subject, judged.place, contained=is_bound)
     _, part = covering(rules, judged.subject, is_free)
     return replace(decision, part=_part_of(part, judged.subject))
 

@@ -77,6 +77,7 @@ _NETWORK_REFUSED = re.compile(
 # they are often told to say nothing: "curl -s ADDRESS | jq ."
 _FETCHES = re.compile(r"\A(?>.*\b(?:curl|wget)\b)(?!.*(?:localhost|127\.0\.0\.1|\[::1))", re.DOTALL)
 _FETCHES_ANY = re.compile(r"\b(?:curl|wget)\b")
+_LISTS_OTHERS = re.compile(r"(?:\A|[;&|(]\s*)(?:lsof|fuser|pgrep|pkill|killall|ps|ss|netstat)\b")
 _IN_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})/([^\s;|&<>()'\"$`]+)")
 _LOOKED_AT = 128 * 1024  # bytes at either end of what a command says
 _WORD = re.compile(rb"\w+")
@@ -433,7 +434,7 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         hidden = " (no credential, unless a command of its own names it)"
         read = f"not everything readable{hidden if start.access.hides else ''}"
         what, how = f"with {writable} writable, and {read}", "outside"
-    elif b"No such file" in said and (not_seen := _not_seen(command, start.sandbox.state.readable)):
+    elif not_seen := _not_seen(command, said, start.sandbox.state.readable):
         what, how = f"with {not_seen}", "outside"
     else:
         return []
@@ -443,8 +444,15 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     return [f'{line} "{how}": the user will be asked]']
 
 
-def _not_seen(command: str, readable: Sequence[Path]) -> str:
-    """What of the places that ``command`` names is another one in the sandbox; empty: nothing."""
+def _not_seen(command: str, said: bytes, readable: Sequence[Path]) -> str:
+    """What a command that failed and ``said`` this asks for is another one inside; empty: nothing.
+
+    ``readable`` are the places of the home directory that it sees.
+    """
+    if not said.strip():
+        return "processes and ports of its own" if _LISTS_OTHERS.search(command) else ""
+    if b"No such file" not in said:
+        return ""
     if "/tmp/" in command:  # noqa: S108 - only looked for
         return "a /tmp of its own"
     home = os.path.expanduser("~")  # noqa: PTH111 - never raises

@@ -616,6 +616,17 @@ def test_the_choice_of_auto_is_offered_only_where_it_would_help(workspace: Works
     assert not judged(write(workspace, "src/a.py"), contained).auto_frees
 
 
+@pytest.mark.spec("SEC-4", "UI-7")
+def test_a_read_of_a_file_elsewhere_says_so(workspace: Workspace) -> None:
+    contained = Policy(contained=True)
+    for text, why in {
+        "head -c 9 /etc/hosts": "it reads what lies outside the workspace",
+        "ls && cat ../other/x": "it reads what lies outside the workspace: cat ../other/x",
+        "touch /etc/hosts": "it runs a command",
+    }.items():
+        assert judged(command(workspace, text), contained).why == why
+
+
 @pytest.mark.spec("SEC-3", "SEC-7")
 @pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.AUTO, Mode.YOLO])
 def test_a_network_that_all_commands_have_is_not_asked_about(

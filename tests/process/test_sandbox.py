@@ -519,6 +519,8 @@ def test_what_says_nothing_of_the_network_is_asked_about_and_nothing_else_is(wor
     assert all('with access "network"' in text for text in (wants, piped, shown))
     (gone,) = told(work, "cat ~/.netrc")
     (Path.home() / ".local" / "bin").mkdir(parents=True)
+    (idle,) = told(work, "pgrep -x no-such-one")
+    assert "with processes and ports of its own; if" in idle
     (not_there,) = told(work, "cat ~/.local/bin/missing")
     assert "No such file" in not_there and "it ran in the sandbox" not in not_there
     assert "only a part of the home directory in sight; if" in gone and '"outside"' in gone
