@@ -6,7 +6,9 @@ once. What takes effect without a question in every project is written to by no 
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from agentcli.process.sandbox_places import OwnPlaces
 
 _NAMED = (SandboxKind.BWRAP, SandboxKind.LANDLOCK)
+_FRESH_S = 0.5
 
 
 def policy_for(
@@ -47,8 +50,8 @@ def policy_for(
     policy.own_directories += server_files(options)
     policy.free_to_read = free_to_read
     roots = (options.cwd, *options.add_dirs)
-    listings: dict[str, Listing] = {}
-    policy.run_by_others = lambda path: _run_by_others(path, roots, listings)
+    others = _Others(roots)
+    policy.run_by_others, policy.look_around = others.run, others.look
     return policy
 
 
@@ -57,18 +60,35 @@ def server_files(options: SessionOptions) -> tuple[Path, ...]:
     return tuple(Path(source) for source, _ in options.mcp_config if source.startswith("/"))
 
 
-def _run_by_others(path: Path, roots: Sequence[Path], listings: dict[str, Listing]) -> str:
-    from agentcli.process.directories import workplaces_below
-    from agentcli.process.environment import hides, own_program
-    from agentcli.process.git_config import run_by_git
+class _Others:
+    """How git or a shell would run or obey a file, called by the user somewhere in ``roots``."""
 
-    names = (Path(os.path.normpath(path)), real_path(path))
-    if any(name.is_relative_to(place) for place in own_program(roots) for name in names):
-        return "agentcli runs from there"
-    program = hides(str(path))
-    if program:
-        return f"run for {program}"
-    return run_by_git(path, workplaces_below(map(os.path.realpath, roots), listings))
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = roots
+        self._listings: dict[str, Listing] = {}
+        self._workplaces: Sequence[str] = ()
+        self._looked_at = -math.inf
+
+    def look(self) -> None:
+        """Find where repositories and ``.envrc`` are; of a large tree this takes its time."""
+        from agentcli.process.directories import workplaces_below
+
+        self._workplaces = workplaces_below(map(os.path.realpath, self._roots), self._listings)
+        self._looked_at = time.monotonic()
+
+    def run(self, path: Path) -> str:
+        """What ``path`` is to them; empty: nothing. Looks around itself if nobody just did."""
+        from agentcli.process.environment import hides, own_program
+        from agentcli.process.git_config import run_by_git
+
+        names = (Path(os.path.normpath(path)), real_path(path))
+        if any(name.is_relative_to(place) for place in own_program(self._roots) for name in names):
+            return "agentcli runs from there"
+        if program := hides(str(path)):
+            return f"run for {program}"
+        if time.monotonic() - self._looked_at > _FRESH_S:
+            self.look()
+        return run_by_git(path, self._workplaces)
 
 
 def policy_here(settings: Settings, options: SessionOptions) -> Policy:

@@ -110,7 +110,8 @@ class Policy:
     within that, as the settings say; ``yolo_twice``: the user has
     asked twice for no questions, so that destructive commands run as well (SEC-14).
     ``run_by_others`` says how git or a shell would run or obey a file when the user calls it;
-    empty: neither would (SEC-17). ``auto_offered``: mode ``auto`` has been offered in an approval;
+    empty: neither would (SEC-17); ``look_around``, which may take a second, before a judgement has
+    it answer at once. ``auto_offered``: mode ``auto`` has been offered in an approval;
     ``auto_told``: that nothing contains commands has been said.
     """
 
@@ -127,6 +128,7 @@ class Policy:
     network: bool = False
     yolo_twice: bool = False
     run_by_others: Callable[[Path], str] = lambda _: ""
+    look_around: Callable[[], None] | None = None
     auto_offered: bool = False
     auto_told: bool = False
 
