@@ -62,7 +62,6 @@ _CONFIGURE = {
     "sparse-checkout": "init set add disable reapply",
     "submodule": "add init update deinit sync set-url set-branch absorbgitdirs",
     "lfs": "install uninstall",
-    "push": "-u --set-upstream",
 }
 
 
