@@ -40,7 +40,8 @@ _FIND_WITH_TEXT = frozenset(
 )  # fmt: skip
 _FIND_WITH_FILE = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
 _FIND_FIRST = frozenset({"-H", "-P", "-O0", "-O1", "-O2", "-O3"})
-_SED_SET = r"\[\^?\]?(?:\[:\w+:\]|[^]\n])*+\]"
+# "[[.x.]/]" and "[[=x=]/]" end elsewhere
+_SED_SET = r"\[\^?+\]?+(?:\[:\w+:\]|[^][\n])*+\[?\]"
 # what is no command in a script of sed: texts, and addresses and labels with what they stand for;
 # by each of its marks, for no look ahead may stand in "(…)*+": CPython before 3.11.5 finds nothing
 _SED_CHANGES = "|".join(

@@ -21,7 +21,7 @@ from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
 from agentcli.policy.bash_command import SimpleCommand
-from agentcli.policy.bash_syntax import parse_bash
+from agentcli.policy.bash_syntax import parse_bash, why_unreadable
 from agentcli.policy.bash_tree import is_plain_variable
 from agentcli.policy.places import credentials_below
 from agentcli.policy.read_only_table import (
@@ -119,7 +119,7 @@ def is_strict_read(text: str, workspace: Workspace, search_path: str | None) -> 
     ``search_path`` is the shell's ``PATH`` (by default our own): a program that it finds inside
     the workspace is the repository's (SEC-2).
     """
-    if len(text) > _LONGEST or not stands_in(workspace):
+    if len(text) > _LONGEST or why_unreadable(text) or not stands_in(workspace):
         return False
     if nested := _NESTED.fullmatch(text):
         text = nested[1]

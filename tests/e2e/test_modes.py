@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,38 @@ def test_a_format_that_assigns_a_variable_runs_nothing_of_the_repository(
     one_shot(model_server, "--permission-mode", mode, "--sandbox", "off", "go", cwd=work)
     assert "was not run" in last_result(model_server)
     assert not (work / "canary").exists()
+
+
+@pytest.mark.spec("SEC-4", "SEC-2")
+def test_what_only_looks_like_cd_runs_no_program_of_an_environment(
+    model_server: ModelServer, work: Path
+) -> None:
+    (work / "sub").mkdir()
+    programs = work / ".venv/bin"
+    programs.mkdir(parents=True)
+    program = programs / "\fcd"
+    program.write_text("#!/bin/sh\ntouch canary\n")
+    program.chmod(0o755)
+    model_server.add(call("bash", {"command": "\fcd sub && ls"}), "Sorry.")
+    path = f"{programs}:{os.environ['PATH']}"
+    one_shot(model_server, "--sandbox", "off", "go", cwd=work, PATH=path)
+    assert "was not run" in last_result(model_server)
+    assert not (work / "canary").exists()
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_script_of_sed_that_runs_a_command_is_no_read(
+    model_server: ModelServer, work: Path, kind: str
+) -> None:
+    needs(kind)
+    (work / ".env").write_text("HIDDEN=1\n")
+    (work / "file").write_text("x\n")
+    command = "sed 's/[[.-.]/]/x/;1e cat .e* #/p' file"
+    model_server.add(call("bash", {"command": command}), "Sorry.")
+    one_shot(model_server, "--sandbox", kind, "go", cwd=work)
+    assert "was not run" in last_result(model_server)
+    assert "HIDDEN" not in str(model_server.requests[-1])
 
 
 @pytest.mark.spec("SEC-3")

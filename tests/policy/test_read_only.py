@@ -168,6 +168,7 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         "ls|sh", "ls || rm x", "ls # x\nrm x", "ls '\n' && rm x", "echo x\\\n;rm x", "ls \\\nrm\\\n;rm x",
         # characters that a person does not see or that are not white space
         "\xa0ls", "ls\x0b", "ls\x1c", "ls \x85", "ls \u2028rm", "ls\0", "ls -la\r\nrm x", "\x1cls",
+        "\fcd sub && ls", "\rcd sub", "(\vcd sub && ls)", "for f in a.txt; do ls $f; done\f",
         "ls\r", "ls \u200b", "ls \u202e", "ls\xa0x", "ls \ud800", "\ufeffls", "ls \x7f", "ls \x1b[0m",
     ],
 )  # fmt: skip
@@ -494,6 +495,8 @@ NEVER = [
     "go env -w A=b", "go run .", "npm install", "npm run build", "pip install x", "python3 -c 1",
     "sed '\\%x%r.env' a.txt", "sed '\\lxlR.env' a.txt", "sed '/x/Ir.env' a.txt", "sed 's/a/b/;r.env' a.txt",
     "sed 'y/s/t/;r.env\n/x/p' a.txt", "sed 'bs;r.env;s;p' a.txt", "sed ':s/;r.env\n/p' a.txt",
+    "sed 's/[[.-.]/]/x/;1e ls #/p' a.txt", "sed 's/[[=a=]/]/x/;1e ls #/p' a.txt",
+    "sed 's/[]a[.-.]/]/x/;1e ls #/p' a.txt",
     "sed 's/a/b/Mw x' a.txt", 'sed "1,/x/Me ls" a.txt', f"sed '{'p;' * 2_000}' a.txt",
     f"awk '{'print ' * 1_000}' a.txt",
     # what is elsewhere, named in another way
