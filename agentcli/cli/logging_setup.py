@@ -16,6 +16,7 @@ from pathlib import Path
 from agentcli.config.paths import ensure_dir
 from agentcli.config.redaction import Redactor, environment_secrets, weak_secrets
 from agentcli.domain.errors import PersistenceError, UsageError
+from agentcli.domain.files import refuse_links
 
 MAX_LOG_BYTES = 5_000_000
 _FORMAT = "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"
@@ -46,6 +47,8 @@ class PrivateFileHandler(logging.FileHandler):
         path = Path(self.baseFilename)
         if self._ours:
             ensure_dir(path.parent)
+        else:
+            refuse_links(path)
         with contextlib.suppress(OSError):
             if path.stat().st_size > MAX_LOG_BYTES:
                 path.replace(path.with_name(path.name + ".1"))

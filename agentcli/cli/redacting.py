@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.cli.logging_setup import REDACTOR
 from agentcli.domain.errors import AgentError
+from agentcli.domain.files import refuse_links
 
 if TYPE_CHECKING:
     from agentcli.cli.options import RunOptions
@@ -70,12 +71,13 @@ def know_stored() -> None:
 
 
 def write_private(path: Path, text: str, *, replace: bool) -> None:
-    """Make ``path``, readable by its owner only, whatever the umask.
+    """Make ``path``, readable by its owner only, whatever the umask; no link is followed.
 
     Raises ``FileExistsError`` unless ``replace``, and ``OSError``. What is replaced keeps its
     permissions; what is no plain file, such as a pipe, is written to as it is.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    refuse_links(path)
     try:
         descriptor = os.open(path, flags | os.O_EXCL, 0o600)
         os.fchmod(descriptor, 0o600)

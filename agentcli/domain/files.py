@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,20 @@ def open_regular(path: str | Path, flags: int = 0) -> BufferedReader:
         os.close(handle)
         raise NoRegularFile(errno.EINVAL, "it is no regular file", str(path))
     return os.fdopen(handle, "rb")
+
+
+def refuse_links(path: Path) -> None:
+    """Raise ``OSError`` where a link leads a file that is to be written elsewhere (SEC-5).
+
+    It is one itself, or one in the working directory is on its way: what worked there may have made
+    it. Those of the system (``/dev/stdout``) are followed.
+    """
+    named = Path(os.path.normpath(path.absolute()))
+    is_link = named.is_symlink()
+    with suppress(FileNotFoundError):  # there may be no working directory any more
+        is_link |= named.is_relative_to(Path.cwd()) and os.path.realpath(named) != str(named)
+    if is_link and named.parts[1:2] not in {("dev",), ("proc",)}:
+        raise OSError(errno.ELOOP, "a link leads elsewhere", str(path))
 
 
 def read_start(path: str | Path, most_bytes: int = 256 * 1024, flags: int = 0) -> bytes:

@@ -20,12 +20,12 @@ from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.values import frozen
-from agentcli.fleet.results import opened_directory
+from agentcli.fleet.results import MAX_LINE_BYTES, opened_directory
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, end_processes, run
 from agentcli.process.shell import open_nameless
 from agentcli.ui.sanitize import clean_line
 
-MAX_RESULT_BYTES = 64 * 1024 * 1024
+MAX_RESULT_BYTES = MAX_LINE_BYTES // 2
 LATE_S = 30.0
 """A task that has not ended so long after its own time limit is stopped from outside."""
 _TAIL_BYTES = 8 * 1024

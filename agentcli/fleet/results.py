@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from agentcli.domain.errors import PersistenceError, UsageError
+from agentcli.domain.files import refuse_links
 from agentcli.domain.session import session_id_at
 from agentcli.domain.values import mutable
 from agentcli.ui.sanitize import safe_json
@@ -35,6 +36,7 @@ STEPS = "steps.json"
 SESSIONS = "sessions"
 """The folder beside the report with a page for each session that it links to."""
 FORMAT = "agentcli-batch/1"
+MAX_LINE_BYTES = 64 * 1024 * 1024
 _HEAD = f'{{"format": "{FORMAT}"'.encode()
 _TEMPORARY = re.compile(r"\.[\w.-]+\.(?:jsonl|json|html)\.[0-9]+")
 _UNFIT = re.compile(r"[^a-z0-9-]+")
@@ -94,6 +96,16 @@ class Journal:
         self.batch = ""
         """The id of the batch: another for each directory."""
         self._created_ms = 0
+
+    @staticmethod
+    def place(named: Path) -> Path:
+        """The real path of a directory; raises ``UsageError`` where a link leads to it."""
+        try:
+            refuse_links(named)
+        except OSError:
+            advice = "name where results are to go with -o DIR"
+            raise UsageError(f"{named} is a link, or behind one", advice) from None
+        return named.resolve()
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -178,7 +190,9 @@ class Journal:
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         self._file.seek(0)
         at = 0
-        for line in self._file:
+        while line := self._file.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:  # a task may have written it (SEC-13)
+                raise self._damaged(at)
             yield at, line
             at += len(line)
 
@@ -266,14 +280,17 @@ class Journal:
     # --- the rows --------------------------------------------------------------------------------
 
     def rows(self, tasks: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-        """The row of each of ``tasks``."""
+        """The row of each of ``tasks``. Raises ``UsageError`` where the file is damaged."""
         for task_id in tasks:
             known = self.tasks.get(task_id, TaskStanding())
             if known.row_at < 0:
                 yield {**_row(task_id, known), "result": ""}
                 continue
             self._file.seek(known.row_at)
-            row = json.loads(self._file.readline())["end"]
+            try:
+                row = dict(json.loads(self._file.readline(MAX_LINE_BYTES + 1))["end"])
+            except (ValueError, TypeError, LookupError, RecursionError):
+                raise self._damaged(known.row_at) from None
             yield {"result": "", **row, **_row(task_id, known)}
 
     def write_results(self, tasks: Sequence[str]) -> None:

@@ -32,6 +32,7 @@ from agentcli.fleet.report import (
 )
 from agentcli.fleet.results import (
     JOURNAL,
+    MAX_LINE_BYTES,
     RESULTS,
     SESSIONS,
     Journal,
@@ -146,7 +147,7 @@ def _read(directory: Path) -> _ShardPart:
     """What is noted of a shard; raises ``UsageError``."""
     shown = clean_line(str(directory))
     try:
-        part = _parsed(directory, json.loads((directory / SHARD).read_bytes()))
+        part = _parsed(directory, json.loads(_content(directory / SHARD)))
     except (FileNotFoundError, NotADirectoryError):
         what = "is no shard of a batch" if directory.is_dir() else "is no directory"
         advice = "name the -o directories of: agent batch TASKS --shard i/n"
@@ -159,6 +160,13 @@ def _read(directory: Path) -> _ShardPart:
     if part is None:
         raise _damaged(directory / SHARD)
     return part
+
+
+def _content(path: Path) -> bytes:
+    """What a file holds, which a task may have put there (SEC-13). Raises ``OSError``."""
+    with open_regular(path) as file:
+        data = file.read(MAX_LINE_BYTES + 1)
+    return data if len(data) <= MAX_LINE_BYTES else b""
 
 
 def _parsed(directory: Path, value: Mapping[str, Any]) -> _ShardPart | None:
@@ -257,7 +265,7 @@ def _check(parts: Sequence[_ShardPart]) -> None:
 def _merged_in(directory: Path) -> set[str]:
     """The batches whose results a merge has put there."""
     with suppress(OSError, KeyError, TypeError, ValueError, RecursionError):
-        value = json.loads((directory / MERGED).read_bytes())
+        value = json.loads(_content(directory / MERGED))
         if value["format"] == MERGED_FORMAT:
             return set(map(str, value["batches"]))
     return set()

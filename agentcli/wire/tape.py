@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, UsageError
+from agentcli.domain.files import refuse_links
 from agentcli.domain.stream import Tape
 from agentcli.wire.http import Endpoint, HttpClient, Refusal, host_of
 
@@ -263,6 +264,7 @@ class TapedClient(HttpClient):
 def _make(path: Path) -> None:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
+        refuse_links(path)
         descriptor = os.open(path, flags, 0o600)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a device keeps its permissions
             os.close(descriptor)

@@ -29,6 +29,7 @@ from tests.support.batches import (
     write_tasks,
 )
 from tests.support.cli import Running, agent_env, run_agent
+from tests.support.memory import children_peak_kib
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
 from tests.support.replies import call, fails, say
@@ -316,15 +317,24 @@ def test_a_directory_that_cannot_be_written_is_one_line(work: Path, home: Path) 
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("trick", ["ln -s {} {}/sessions", "mv {1} x; ln -s {0} {1}"])
 @pytest.mark.parametrize("command", ["batch", "pipeline"])
+@pytest.mark.parametrize("named", [(), ("-o", "out")])
 def test_a_task_in_the_sandbox_has_no_results_written_elsewhere(
-    model_server: ModelServer, work: Path, tmp_path: Path, kind: str, trick: str, command: str
+    model_server: ModelServer,
+    work: Path,
+    tmp_path: Path,
+    kind: str,
+    trick: str,
+    command: str,
+    named: tuple[str, ...],
 ) -> None:
     needs(kind)
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "report.html").write_text("mine")
     model_server.default = say("Done.")
-    model_server.add(call("bash", {"command": trick.format(outside, f"it.{command}")}))
+    model_server.add(
+        call("bash", {"command": trick.format(outside, named[-1] if named else f"it.{command}")})
+    )
     write_tasks(work / "it.jsonl", [{"prompt": "go"}])
     (work / "it.toml").write_text(
         'name = "it"\n[defaults]\npermission_mode = "auto"\n[steps.a]\nprompt = "go"\n'
@@ -333,12 +343,16 @@ def test_a_task_in_the_sandbox_has_no_results_written_elsewhere(
         "batch": ("batch", "it.jsonl", "--permission-mode", "auto"),
         "pipeline": ("pipeline", "run", "it.toml"),
     }
-    done = run_agent(*what[command], "--sandbox", kind, env=agent_env(model_server), cwd=work)
+    done = run_agent(
+        *what[command], *named, "--sandbox", kind, env=agent_env(model_server), cwd=work
+    )
     assert done.code == 74 and "cannot write" in done.stderr, done.stderr
     assert os.listdir(outside) == ["report.html"]
     assert (outside / "report.html").read_text() == "mine"
     if not trick.startswith("ln"):  # as a repository may bring it
-        again = run_agent(*what[command], "--sandbox", kind, env=agent_env(model_server), cwd=work)
+        again = run_agent(
+            *what[command], *named, "--sandbox", kind, env=agent_env(model_server), cwd=work
+        )
         assert again.code == 2 and "is a link" in again.stderr
         assert os.listdir(outside) == ["report.html"]
 
@@ -397,3 +411,21 @@ def test_no_task_changes_unasked_which_servers_a_later_one_starts(
     assert len(model_server.requests) >= 4
     assert (work / "servers.json").read_text() == '{"mcpServers": {}}'
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_journal_without_end_is_read_to_a_bound(work: Path) -> None:
+    write_tasks(work / "it.jsonl", [{"prompt": "go"}])
+    line = ("batch", "it.jsonl", "--shard", "1/1", "-o", "out")
+    env = agent_env(None, AGENTCLI_MODEL="offline")
+    assert run_agent(*line, env=env, cwd=work).code == 0
+    journal = work / "out/journal.jsonl"
+    os.truncate(journal, 8 << 30)
+    before = children_peak_kib()
+    done = run_agent(*line, env=env, cwd=work)
+    assert (done.code, "is damaged at byte" in done.stderr) == (2, True), done.stderr
+    assert max(before, children_peak_kib()) < 300 * 1024
+    (work / "new").mkdir()
+    os.mkfifo(work / "new/shard.json")
+    done = run_agent(*line[:-1], "new", env=env, cwd=work)
+    assert (done.code, "no regular file" in done.stderr) == (2, True), done.stderr

@@ -18,6 +18,7 @@ from agentcli.domain.tools import ToolOutput, Workspace, WouldFail
 from agentcli.process.run import end_processes
 from agentcli.tools.common.registry import Registry
 from tests.security.swapper import swapping
+from tests.support.cli import agent_env, run_agent
 from tests.support.turns import Answers, PlayedProvider, World, calls, says
 from tests.tools.in_a_room import Room, failed, ok, text_of
 
@@ -339,3 +340,27 @@ def test_a_further_directory_of_the_workspace_is_free_and_kept_to(place: Place) 
     space = Workspace(place.there / "sub", place.there / "sub", (place.directory,))
     assert space.contains(place.directory / "f")
     assert not space.contains(place.link / "f")
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+@pytest.mark.parametrize("name", ["d/l", "l/f", "l/new"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("run", "hi", "--debug"),
+        ("map", "--force", "-o"),
+        ("stats", "--html"),
+        ("run", "hi", "--record"),
+        ("batch", "tasks.jsonl", "-o"),
+    ],
+    ids=" ".join,
+)
+def test_no_file_that_the_user_names_is_written_through_a_link(
+    place: Place, line: tuple[str, ...], name: str
+) -> None:
+    (place.directory / "l").symlink_to(place.outside / "empty/new")
+    (place.there / "tasks.jsonl").write_text('{"prompt": "hi"}')
+    env = agent_env(None, AGENTCLI_MODEL="offline")
+    done = run_agent(*line, name, env=env, cwd=place.there)
+    assert done.code == 2, done.stderr
+    assert snapshot(place.outside) == place.before

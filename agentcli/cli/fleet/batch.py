@@ -126,13 +126,11 @@ class ManyOptions(_Shared):  # type: ignore[misc] # made of the declarations of 
         )
 
     def directory(self, default: str) -> Path:
-        """Where results go, a real path; what a repository has as a link there is not followed."""
+        """Where results go, a real path: no link is followed, which a task may have made."""
         if self.output is not None and not self.output.strip():
             raise UsageError("--output is empty", "name a directory, for example -o out")
         named = Path(default) if self.output is None else Path(self.output).expanduser()
-        if self.output is None and named.is_symlink():
-            raise UsageError(f"{named} is a link", "name where results are to go with -o DIR")
-        return named.resolve()
+        return Journal.place(named)
 
     def budget_usd(self) -> float | None:
         """What all tasks together may cost."""

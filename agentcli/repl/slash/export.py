@@ -11,6 +11,7 @@ from typing import Any
 
 from agentcli.domain.accounts import CallCost, Ledger
 from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.files import refuse_links
 from agentcli.domain.session import LoadedSession
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import clean_line
@@ -56,6 +57,7 @@ def text_of(
 def write(path: Path, text: str) -> None:
     """Create ``path``; raises ``UsageError`` when it exists."""
     try:
+        refuse_links(path)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise UsageError(f"{path} exists already", "name another file") from None
