@@ -194,7 +194,7 @@ def test_hooks_of_the_users_are_theirs_where_the_workspace_is_the_home(home: Pat
         HookConfig(HookEvent.STOP, command) for command in ("~/bin/tell.sh", "make -s lint")
     )
     assert contained_hooks((named, doubted), Path.home(), None) == (
-        replace(named, variables=(("PYTHONPYCACHEPREFIX", os.devnull),)),
+        replace(named, of_project=True, variables=(("PYTHONPYCACHEPREFIX", os.devnull),)),
         replace(doubted, contained=True, obeys_files=True),
     )
 
