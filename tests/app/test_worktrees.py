@@ -370,6 +370,7 @@ def _kill_in_git(trees: Worktrees, root: Path, tmp_path: Path) -> None:
     assert (root / ".git/packed-refs.lock").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-1")
 def test_locks_of_a_git_that_was_killed_are_in_nobodys_way(
     trees: Worktrees, root: Path, state: Path, tmp_path: Path

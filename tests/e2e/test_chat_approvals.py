@@ -249,6 +249,7 @@ def _lay_out(work: Path) -> None:
         file.truncate(17 * 1024 * 1024)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-6", "UI-7")
 @pytest.mark.parametrize(("rows", "columns"), [(2, 80), (1, 80), (3, 20), (2, 9)])
 def test_a_command_that_no_window_shows_is_not_approved(

@@ -269,6 +269,7 @@ def test_what_the_sandbox_protects_is_asked_about_once_and_runs_outside(
     leave(terminal)
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-3", "SEC-7")
 @pytest.mark.parametrize("kind", BOTH)
 def test_what_the_sandbox_protects_is_refused_where_the_sandbox_stays(

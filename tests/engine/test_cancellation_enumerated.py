@@ -261,6 +261,7 @@ def sweep_finds_a_fault() -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("broken", [torn, unjoined])
 def test_negative_control_without_joined_shields_the_sweep_fails(

@@ -71,6 +71,7 @@ def test_no_record_is_no_work() -> None:
     assert _leftovers.start_time(2**22 + 1) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13")
 def test_a_tree_of_any_depth_is_removed_and_nothing_that_a_link_names(tmp_path: Path) -> None:
     kept, tree = tmp_path / "kept", tmp_path / "tree"

@@ -127,6 +127,7 @@ async def test_after_its_time_out_nothing_of_it_is_left(tmp_path: Path) -> None:
     assert not alive(pid(tmp_path / "inner.pid")) and not alive(pid(tmp_path / "outer.pid"))
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CAN-9", "CAN-10")
 @pytest.mark.parametrize("how", ["token", "task"])
 @runs

@@ -182,6 +182,8 @@ PIECES: dict[str, tuple[type[StreamDecoder], bytes, Json]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
+@pytest.mark.spec("SEC-13")
 @pytest.mark.parametrize("kind", PIECES)
 def test_a_reply_in_very_small_pieces_takes_no_more_than_it_says(kind: str) -> None:
     make, head, value = PIECES[kind]
