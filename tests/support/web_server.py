@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import ssl
@@ -115,6 +116,11 @@ class WebServer:
             more = client.recv(65_536)
             if not more:
                 return False
+            head += more
+        # what is left unread has the system take back an answer that was sent
+        told = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        size = head.index(b"\r\n\r\n") + 4 + int(told[1] if told else 0)
+        while len(head) < size and (more := client.recv(65_536)):
             head += more
         self.heads.append(head)
         self.asked.set()
