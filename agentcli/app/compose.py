@@ -190,9 +190,7 @@ async def _build(
     runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
     policy = policy_for(
-        settings,
-        options,
-        (*extensions.readable, *((runs_directory(store.path),) if has_runs else ())),
+        settings, options, (*extensions.readable, *(_made_by_runs(store) if has_runs else ()))
     )
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs, settings.paths.journals_dir)
     sandbox = await make_sandbox(
@@ -338,6 +336,12 @@ async def _build(
         notices += await runs.recover(fires_missed=options.interactive)
     loaded = replace(loaded, info=replace(info, model=chosen.model.id))
     return Session(loaded, store, queue, conversation, listeners, tuple(notices))
+
+
+def _made_by_runs(store: SqliteStore) -> Sequence[Path]:
+    """Where background runs leave what they make; a link may have come with the session file."""
+    place = runs_directory(store.path)
+    return () if place.is_symlink() else (place,)
 
 
 async def _where_kept(

@@ -371,6 +371,24 @@ def test_what_lies_beside_a_session_file_leads_to_no_file_of_the_user(
 
 
 @pytest.mark.slow
+@pytest.mark.spec("SEC-3")
+def test_a_link_in_the_place_of_its_runs_opens_no_directory_to_reads(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    diary = tmp_path / "elsewhere" / "diary.txt"
+    diary.parent.mkdir()
+    diary.write_text("of mine\n")
+    path.with_suffix(".runs").symlink_to(diary.parent)
+    model_server.default = None
+    model_server.add(call("read_file", {"path": str(diary)}), say("Done."))
+    done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
+    assert done.code == 4, done.stderr
+    (told,) = facts_of(model_server.requests[-1]).results.values()
+    assert "of mine" not in told and "needs approval" in told
+
+
 @pytest.mark.spec("SEC-13")
 def test_a_file_of_an_older_version_that_is_large_and_empty_fills_neither_memory_nor_disk(
     model_server: ModelServer, work: Path, tmp_path: Path
