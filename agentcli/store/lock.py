@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentcli.domain.errors import SessionLocked
+from agentcli.domain.files import open_regular
 from agentcli.store import disk as _private
 
 if sys.platform != "win32":  # there, sessions open unlocked
@@ -73,13 +74,11 @@ class WriterLock:
 def live_owner(session_path: Path) -> str | None:
     """Who writes to the session now ("process 12 on box since ..."), or ``None``."""
     try:
-        descriptor = os.open(lock_path(session_path), os.O_RDONLY | os.O_CLOEXEC)
+        with open_regular(lock_path(session_path), os.O_NOFOLLOW) as file:
+            descriptor = file.fileno()
+            return None if _try_lock(descriptor, shared=True) else _read_owner(descriptor)
     except OSError:
         return None
-    try:
-        return None if _try_lock(descriptor, shared=True) else _read_owner(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _try_lock(descriptor: int, *, shared: bool = False) -> bool:

@@ -390,6 +390,18 @@ def test_a_link_in_the_place_of_its_runs_opens_no_directory_to_reads(
 
 
 @pytest.mark.spec("SEC-13")
+def test_a_pipe_in_the_place_of_its_lock_is_not_waited_for(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    os.mkfifo(path.with_suffix(".lock"))
+    for command in (("sessions", "check"), ("tasks", "list", "--session", path.stem)):
+        done = run_agent(*command, env=env, cwd=work)
+        assert done.code == 0, done.stderr
+
+
+@pytest.mark.spec("SEC-13")
 def test_a_file_of_an_older_version_that_is_large_and_empty_fills_neither_memory_nor_disk(
     model_server: ModelServer, work: Path, tmp_path: Path
 ) -> None:
