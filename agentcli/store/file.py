@@ -483,6 +483,8 @@ def too_new(path: Path, what: str) -> SessionTooNew:
 
 def fault(error: BaseException, path: Path, *, writing: bool) -> StoreError:
     """The error of ours that ``error`` amounts to; whatever it is, it becomes one (FAIL-4)."""
+    if isinstance(error, RecursionError) and not writing:
+        error = MalformedBody("a value in it is nested deeper than any that is written")
     if isinstance(error, StoreError):
         return error
     if isinstance(error, NewerBody):

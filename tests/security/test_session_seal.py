@@ -402,6 +402,20 @@ def test_a_pipe_in_the_place_of_its_lock_is_not_waited_for(
 
 
 @pytest.mark.spec("SEC-13")
+def test_what_is_nested_too_deep_is_damage_and_no_fault_of_ours(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    change(path, (KV, ("subagent", "[" * 100_000 + "]" * 100_000)))
+    done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
+    assert done.code == 74 and "is damaged" in done.stderr and "repair" in done.stderr
+    assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
+    done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
+    assert done.code == 0, done.stderr
+
+
+@pytest.mark.spec("SEC-13")
 def test_a_file_of_an_older_version_that_is_large_and_empty_fills_neither_memory_nor_disk(
     model_server: ModelServer, work: Path, tmp_path: Path
 ) -> None:

@@ -616,7 +616,7 @@ def insert_rewinds(
 def _rewind(row: Row, new_seq: Mapping[int | None, int], known: Sequence[int]) -> Row:
     try:
         moves = [[new_seq.get(seq) for seq in move] for move in json.loads(row["messages"])]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         moves = []
     newest = _place(row.get("newest_seq"), new_seq, known)
     return {
