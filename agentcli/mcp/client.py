@@ -21,11 +21,12 @@ from contextlib import (
     contextmanager,
     suppress,
 )
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentcli import __version__
-from agentcli.domain.cancel import uninterruptible
+from agentcli.domain.cancel import in_own_thread, uninterruptible
 from agentcli.domain.clean import as_object
 from agentcli.domain.extensions.mcp import (
     LoginRequired,
@@ -46,6 +47,7 @@ from agentcli.mcp.http import (
     sse_channel,
 )
 from agentcli.mcp.protocol import (
+    MAX_LISTED,
     MAX_TOOLS,
     MODERN,
     UNSUPPORTED_VERSION,
@@ -85,11 +87,13 @@ LIST_S = 30.0
 # how long a server has to answer the probe before the old way is tried beside it
 PROBE_S = 5.0
 MAX_PAGES = 100
+MAX_CURSOR_CHARS = 10_000
 # a subscription that has lasted so long was a good one; others end the attempts
 GOOD_LISTEN_S = 30.0
 MAX_LISTENS = 5
 MAX_ROUNDS = 10
 _STATE_WAIT_S = 0.1
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 _UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 
@@ -392,18 +396,21 @@ class McpClient:
         told = f"; it last said: {said.splitlines()[-1]}" if said else ""
         return McpError(f"the MCP server {self._server.name} {what}{told}")
 
-    async def _pages(self, method: str, key: str) -> AsyncIterator[Any]:
-        """The pages of a list, one at a time."""
+    async def _pages(
+        self, method: str, key: str, read: Callable[[str, Sequence[object]], T]
+    ) -> AsyncIterator[T]:
+        """What ``read`` finds in each page of a list; none is held beside the next (SEC-13)."""
         cursor: object = None
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
-            answer = await self.request(method, {"cursor": cursor} if cursor else {})
-            found = as_object(answer)
-            yield {key: found.get(key)}
-            cursor = found.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor or cursor in seen:
+            answer = as_object(await self.request(method, {"cursor": cursor} if cursor else {}))
+            cursor, page = answer.pop("nextCursor", None), [{key: answer.pop(key, None)}]
+            yield await in_own_thread(partial(read, self._server.name, page))
+            page.clear()
+            is_one = isinstance(cursor, str) and 0 < len(cursor) <= MAX_CURSOR_CHARS
+            if not is_one or str(cursor) in seen:
                 return
-            seen.add(cursor)
+            seen.add(str(cursor))
 
     async def tools(self) -> tuple[ServerTool, ...]:
         """All that it has and the user wants. Raises ``McpError``."""
@@ -411,8 +418,7 @@ class McpClient:
         if not self.agreement.offers("tools"):
             return ()
         self._rules = {}
-        async for page in self._pages("tools/list", "tools"):
-            tools, rules = tools_in(self._server.name, [page])
+        async for tools, rules in self._pages("tools/list", "tools", tools_in):
             is_remote = self._server.transport is Transport.HTTP
             self._rules.update(rules if is_remote and self.agreement.is_modern else {})
             for tool in tools:
@@ -425,22 +431,26 @@ class McpClient:
 
     async def resources(self) -> tuple[ServerResource, ...]:
         """All that can be read, and templates. Raises ``McpError``."""
+        found: list[ServerResource] = []
         if not self.agreement.offers("resources"):
             return ()
-        name = self._server.name
-        pages = [page async for page in self._pages("resources/list", "resources")]
+        async for page in self._pages("resources/list", "resources", resources_in):
+            found += page[: MAX_LISTED - len(found)]
         with suppress(McpError):  # many servers have no templates and say so with an error
-            pages += [
-                page async for page in self._pages("resources/templates/list", "resourceTemplates")
-            ]
-        return resources_in(name, pages)
+            templates = self._pages("resources/templates/list", "resourceTemplates", resources_in)
+            async for page in templates:
+                found += page[: MAX_LISTED - len(found)]
+        return tuple(found)
 
     async def prompts(self) -> tuple[ServerPrompt, ...]:
         """All prompts. Raises ``McpError``."""
+        found: dict[str, ServerPrompt] = {}
         if not self.agreement.offers("prompts"):
             return ()
-        pages = [page async for page in self._pages("prompts/list", "prompts")]
-        return prompts_in(self._server.name, pages)
+        async for page in self._pages("prompts/list", "prompts", prompts_in):
+            for prompt in page[: MAX_LISTED - len(found)]:
+                found.setdefault(prompt.full_name, prompt)
+        return tuple(found.values())
 
     async def listen(self) -> None:
         """Hear of tools that come and go, where a server of 2026 offers that, until it ends.

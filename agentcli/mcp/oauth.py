@@ -331,7 +331,7 @@ def _granted(server: McpServer, login: Login, form: Mapping[str, str]) -> Login:
     lasts = float(lasts) if isinstance(lasts, str) and lasts.isdecimal() else lasts
     lasts = lasts if isinstance(lasts, int | float) and not isinstance(lasts, bool) else 0.0
     lasts = min(max(lasts, 0.0), _MOST_LASTS_S)  # of any size, and NaN
-    scope = _text(answer, "scope")
+    scope = _text(answer, "scope")[:_MAX_REQUEST_BYTES]
     return replace(
         login,
         access_token=token,

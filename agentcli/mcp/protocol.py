@@ -13,6 +13,7 @@ import binascii
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from agentcli.domain.clean import as_object, clean_text, digest, one_line
@@ -36,13 +37,12 @@ MAX_IMAGES = 20
 _MAX_NAME = 64
 _MAX_TITLE = 120
 _MAX_URI = 2_000
+_MAX_ARGUMENTS = 20
 _META = "io.modelcontextprotocol/"
-_ESCAPES = re.compile(
+_NOT_SHOWN = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"
     "|\x1b[\\]PX^_][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\\\|\x9c)?|\x1b[ -/]*[0-~]?"
-)
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 # RFC 9110 5.6.2: what the name of a header may be made of
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
@@ -156,8 +156,11 @@ def plain(text: object, limit: int | None = None) -> str:
     """A text of a server without escape sequences and characters that cannot be seen."""
     found = text if isinstance(text, str) else ""
     found = found if limit is None else found[:limit]
-    found = _ESCAPES.sub("", clean_text(found)).replace("\r\n", "\n")
-    return _HIDDEN.sub("", found.replace("\r", "\n"))
+    # one after the other: each may be a copy of 64 MB
+    found = clean_text(found)
+    found = _NOT_SHOWN.sub("", found)
+    found = found.replace("\r\n", "\n")
+    return found.replace("\r", "\n")
 
 
 def full_name(server: str, tool: str) -> str:
@@ -238,9 +241,9 @@ def parameters(schema: object) -> Mapping[str, Any]:
     if not isinstance(root.get("required", []), list):
         del root["required"]
     try:
-        text = plain(json.dumps(root, ensure_ascii=False))
+        text = json.dumps(root, ensure_ascii=False)
         fits = len(text) <= MAX_SCHEMA_CHARS and isinstance(root.get("properties", {}), dict)
-        return as_object(json.loads(text)) if fits else ANY
+        return as_object(json.loads(plain(text))) if fits else ANY
     except (ValueError, RecursionError):
         return ANY
 
@@ -251,7 +254,7 @@ _NOT_AT_THE_ROOT = frozenset({"anyOf", "oneOf", "allOf", "enum", "not", "const",
 
 def _at(schema: Mapping[str, Any], reference: str) -> object:
     """What a local ``$ref`` points to."""
-    if not reference.startswith("#/"):
+    if not reference.startswith("#/") or len(reference) > _MAX_URI:
         return None
     node: object = schema
     for step in reference[2:].split("/"):
@@ -296,13 +299,13 @@ def prompts_in(server: str, pages: Sequence[object]) -> tuple[ServerPrompt, ...]
                 clean(each.get("description"), MAX_DESCRIPTION),
                 each.get("required") is True,
             )
-            for each in _items(item, "arguments")
+            for each in islice(_items(item, "arguments"), _MAX_ARGUMENTS)
         )
         known = full_name(server, name)
         found.setdefault(
             known,
             ServerPrompt(
-                server, name, known, clean(item.get("description"), MAX_DESCRIPTION), arguments[:20]
+                server, name, known, clean(item.get("description"), MAX_DESCRIPTION), arguments
             ),
         )
         if len(found) >= MAX_LISTED:
@@ -407,6 +410,7 @@ _SUBSCHEMAS = ("items", "contains", "additionalProperties", "propertyNames", "no
 _SUBSCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SUBSCHEMA_TABLES = ("patternProperties", "dependentSchemas", "$defs", "definitions")
 _MAX_POSITIONS = 10_000
+_MAX_HEADERS = 50
 
 HeaderRules = dict[tuple[str, ...], str]
 
@@ -461,6 +465,8 @@ def header_rules(schema: object) -> HeaderRules | None:
             if not path or not isinstance(header, str) or not _TOKEN.fullmatch(header):
                 return None
             if node.get("type") not in _HEADER_TYPES or header.lower() in taken:
+                return None
+            if len(rules) == _MAX_HEADERS:
                 return None
             rules[path] = header
         positions += _below(path, node)

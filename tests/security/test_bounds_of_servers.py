@@ -1,0 +1,88 @@
+"""What servers of tools, of logins and of searches say without measure (SEC-13)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.security.hostile_server import JSON, hostile
+from tests.security.test_bounds import Measured
+from tests.support.cli import agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.replies import call, say
+
+pytestmark = [pytest.mark.spec("SEC-13"), pytest.mark.timeout(90), pytest.mark.slow]
+
+# what comes from a server of tools for each of its lists, page after page
+_SERVER = """
+import json, sys
+kind, asked = sys.argv[1], 0
+
+def listed():
+    if kind == "pages":
+        return [{"name": f"a{asked}", "uri": f"a:{asked}", "junk": "x" * 12_000_000}]
+    if kind == "headers":
+        many = {f"{n}": {"type": "string", "x-mcp-header": f"h{n}"} for n in range(9_990)}
+        return [{"name": f"t{n}", "inputSchema": {"properties": many}} for n in range(10)]
+    if kind == "reference":
+        return [{"name": "t", "inputSchema": {"$ref": "#/" + "/" * 15_500_000 + "\U0001f600"}}]
+    return []
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, number = message.get("method"), message.get("id")
+    result = {}
+    if method == "initialize":
+        has = {"tools": {}, "resources": {}, "prompts": {}}
+        info = {"name": "x", "version": "1"}
+        result = {"protocolVersion": "2025-06-18", "capabilities": has, "serverInfo": info}
+    elif method.endswith("/list"):
+        asked += 1
+        result = {method.split("/")[-2]: listed()}
+        if kind in {"pages", "cursors"} and asked % 25:
+            result["nextCursor"] = "x" * (12_000_000 if kind == "cursors" else 1) + str(asked)
+    if number is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}), flush=True)
+"""
+
+
+def servers_of(work: Path, kind: str) -> str:
+    (work.parent / "server.py").write_text(_SERVER)
+    args = ["-S", str(work.parent / "server.py"), kind]
+    return json.dumps({"mcpServers": {"one": {"command": sys.executable, "args": args}}})
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.spec("SEC-13", "MCP-6")
+@pytest.mark.parametrize("kind", ["pages", "cursors", "reference", "headers"])
+def test_what_a_server_lists_is_read_in_bounded_time_and_memory(
+    model_server: ModelServer, work: Path, kind: str
+) -> None:
+    model_server.add(call("tool_search", {"query": "echo"}), say("I see."))
+    args = ("run", "--mcp-config", servers_of(work, kind), "go")
+    done = Measured(*args, env=agent_env(model_server), cwd=work).ended(15)
+    assert (done.code, done.stdout) == (0, "I see.\n"), done.stderr[-2000:]
+
+
+@pytest.mark.spec("SEC-13", "EXT-8")
+def test_what_a_search_finds_is_read_in_bounded_memory(
+    model_server: ModelServer, work: Path
+) -> None:
+    words = " ".join(chr(0x100 + each % 500) for each in range(2_600_000))
+    found = {"results": [{"title": words, "url": "https://a.example/"}]}
+    body = json.dumps(found, ensure_ascii=False).encode()
+    model_server.add(call("web_search", {"query": "x"}), say("I see."))
+    with hostile(lambda: [body], headers=JSON) as engine:
+        run_agent("config", "set", "search.url", engine.url)
+        args = ("run", "--allow-tool", "web_search", "go")
+        done = Measured(*args, env=agent_env(model_server), cwd=work).ended()
+    assert (done.code, done.stdout) == (0, "I see.\n"), done.stderr[-2000:]
