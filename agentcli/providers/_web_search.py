@@ -34,6 +34,7 @@ MAX_HITS = 10
 MAX_SNIPPET_CHARS = 600
 MAX_ANSWER_CHARS = 12_000
 MAX_SEARCHES = 5
+_MAX_READ_CHARS = 10_000  # of a title or a snippet with its marks
 USD_PER_SEARCH = 0.01
 """Anthropic and OpenAI: 10 USD for 1,000; Google's and others' are not told in the answer."""
 _PRICED = frozenset({"anthropic", "openai-responses"})
@@ -277,7 +278,7 @@ def _hit(entry: Json, title: str, url: str, snippet: str = "") -> WebHit:
 
 
 def _line(value: object) -> str:
-    text = re.sub(r"<[^>]{0,200}>", "", as_text(value))
+    text = re.sub(r"<[^<>]{0,200}>", "", as_text(value)[:_MAX_READ_CHARS])
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
