@@ -80,7 +80,7 @@ _LEAVES: dict[str, re.Pattern[str]] = {
     "variable_name": re.compile(r"[A-Za-z0-9_]+"),
     "special_variable_name": re.compile(r"[*@?!#$0_-]"),
     "comment": re.compile(r"#[^\n]*"),
-    "file_descriptor": re.compile(r"[0-9]{1,4}"),
+    "file_descriptor": re.compile(r"[0-9]"),  # of "10>&1" plain shells make a word
     "heredoc_start": re.compile(r"[^\s<>|&;()$`]+"),
     "heredoc_end": re.compile(r"[^\n]+"),
     "test_operator": re.compile(r"-[a-zA-Z]{1,2}"),
@@ -313,6 +313,9 @@ _PASSES_INPUT = frozenset(
 _WRITING = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
 _COPYING = frozenset({">&", "<&"})
 _CLOSING = frozenset({">&-", "<&-"})
+_BOTH = frozenset({"&>", "&>>"})
+# plain shells end the command at "&>": what then follows "/dev/null" is another one to them
+_ENDS_ANYWHERE = re.compile(rb"(?:[ \t]*[12]>&[12])*[ \t]*(?:[;&|)`\n#]|\Z)")
 _QUOTING = re.compile(r"['\"\\]")
 _BODY = "heredoc_body"
 
@@ -465,6 +468,9 @@ class _Walk:
         if operator in _CLOSING:
             return Redirection(operator, "-", writes=False)
         targets = node.children_by_field_name("destination")
+        end = targets[0].end_byte if targets else node.end_byte
+        if operator in _BOTH and not _ENDS_ANYWHERE.match(self.source, end):
+            self.why_not = self.why_not or f"behind {operator} only bash goes on"
         target = unquote(self._text(targets[0])) if targets else None
         if operator == ">&" and target is not None and _QUOTING.search(target):
             target = None  # bash takes the quotes off twice: >&.git/config\' writes .git/config

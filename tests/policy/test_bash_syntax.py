@@ -107,6 +107,8 @@ def test_a_word_that_is_not_known_is_none(text: str, words: tuple[str | None, ..
         "alias a=b", "$x exec y", "$(a) b", "> $ b <<< c", "eval $x", "bash -c $x", "zsh -c ls", "sudo --odd ls", "env -S ls", "watch ls",
         "ls {fd}>x", "echo a<(ls)", "echo ${x:-'$(ls)'}", "`ls \\`ls\\``", "cat <<A\n", "exec 3<>x",
         "echo ?(a)", "cat <<E\n`ls`\nE",
+        # plain shells read on: another command, and a word
+        "ls &> /dev/null make", "ls &>>/dev/null 2>&1 make", "&>/dev/null ls", "ls 10>&1", "ls 10<x",
     ],
 )  # fmt: skip
 def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
@@ -122,6 +124,7 @@ def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
         "git commit -m 'a b' && git push", "x=1 y=2 make", 'for f in a b; do cat "$f"; done',
         "cat > f <<'E'\n$(x) `y`\nE\n", "cat <<E\n$x\nE\n", "if [ -f a ]; then ls; fi", "a 2>&1 | b",
         '[ "$x" = y ] && ls', "echo $((1 + 2))", "timeout 5 make", "bash -c 'make test'",
+        "a &>/dev/null 2>&1 && b", "(a &> b) | c", "a $(b &>>c)",
         "find . -exec rm {} +", "a \\\n  b", "# only a comment", "", "echo a # b",
     ],
 )  # fmt: skip

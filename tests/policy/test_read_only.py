@@ -495,6 +495,7 @@ NEVER = [
     "go env -w A=b", "go run .", "npm install", "npm run build", "pip install x", "python3 -c 1",
     "sed '\\%x%r.env' a.txt", "sed '\\lxlR.env' a.txt", "sed '/x/Ir.env' a.txt", "sed 's/a/b/;r.env' a.txt",
     "sed 'y/s/t/;r.env\n/x/p' a.txt", "sed 'bs;r.env;s;p' a.txt", "sed ':s/;r.env\n/p' a.txt",
+    "ls a.txt &> /dev/null make", "cat a.txt 10>&1",
     "sed 's/[[.-.]/]/x/;1e ls #/p' a.txt", "sed 's/[[=a=]/]/x/;1e ls #/p' a.txt",
     "sed 's/[]a[.-.]/]/x/;1e ls #/p' a.txt",
     "sed 's/a/b/Mw x' a.txt", 'sed "1,/x/Me ls" a.txt', f"sed '{'p;' * 2_000}' a.txt",
