@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from agentcli.app.files.mentions import START, written
+from agentcli.app.files.mentions import MAX_PATH_CHARS, START, written
 from agentcli.domain.clean import clean_text, cut_text, reveal
 from agentcli.domain.images import facts_of
 from agentcli.domain.messages import (
@@ -33,6 +33,7 @@ from agentcli.rpc.messages import INVALID_PARAMS, RpcError
 Json = dict[str, Any]
 
 MAX_RAW_BYTES = 20_000
+_MAX_URI_CHARS = 4 * MAX_PATH_CHARS  # "%41" is one of a path
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 # "#L3", "#L3-9", "#L3:9": how editors write lines
 _LINES = re.compile(r"L?(\d{1,9})(?:[-:]L?(\d{1,9}))?")
@@ -56,18 +57,18 @@ class PromptContent:
 
     text: str = ""
     parts: list[UserPart] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)  # of the text: each block may be a small one
 
     def add_text(self, text: str) -> None:
         """More of the text: pieces of a sentence are put together, paragraphs stay apart."""
-        if self.text and text and not (self.text[-1].isspace() or text[0].isspace()):
-            self.text += "\n"
-        self.text += text
+        if self.pieces and text and not (self.pieces[-1][-1].isspace() or text[0].isspace()):
+            self.pieces.append("\n")
+        self.pieces += [text] if text else []
 
     def add_reference(self, text: str) -> None:
         """A reference in the middle of the text."""
-        if self.text and not self.text[-1].isspace() and self.text[-1] not in "([{\"'":
-            self.text += " "
-        self.text += f"{text} "
+        last = self.pieces[-1][-1] if self.pieces else " "
+        self.pieces.append(f"{text} " if last.isspace() or last in "([{\"'" else f" {text} ")
 
     def message(self, typed: UserMessage) -> UserMessage:
         """``typed``, which is the text with what it names, and then the rest."""
@@ -90,7 +91,7 @@ def read_prompt(blocks: object) -> PromptContent:
             read(found, block)
         except (KeyError, TypeError, AttributeError):
             raise bad_params(f"prompt: block {number}: it is no {kind} block") from None
-    found.text = found.text.rstrip()
+    found.text = "".join(found.pieces).rstrip()
     if not found.text.strip() and not found.parts:
         raise bad_params("prompt: it is empty; say what you want")
     return found
@@ -168,6 +169,8 @@ def _naming_none(text: str) -> str:
 
 def path_of(uri: str) -> str:
     """The path of a file URI or an absolute path; empty for any other."""
+    if len(uri) > _MAX_URI_CHARS:
+        return ""
     if uri.startswith("/"):
         return uri
     try:

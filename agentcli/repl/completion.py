@@ -421,7 +421,7 @@ MAX_SHOWN = 50
 MAX_ENTRIES = 10_000
 
 _LONGEST_AT = 4_096  # characters before the cursor
-_AT_PATH = LazyPattern(rf'{START}@("(?:[^"\\]|\\.)*|(?:\\ |[^\s"])*)$')
+_AT_PATH = LazyPattern(rf'{START}@("(?:[^"\\]|\\.)*+|(?:\\ |[^\s"])*+)$')
 _COMMAND = LazyPattern(r"^/([a-z0-9:-]*)$")
 _ARGUMENT = LazyPattern(r"^/([a-z][a-z0-9:-]*) +([^\s]*)$")
 _ELSEWHERE = ("/", "~", "./", "../")

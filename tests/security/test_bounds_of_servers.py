@@ -1,4 +1,4 @@
-"""What servers of tools, of logins and of searches say without measure (SEC-13)."""
+"""What servers of tools, searches and editors say without measure (SEC-13)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.hostile_server import JSON, hostile
-from tests.security.test_bounds import Measured
+from tests.security.hostile_server import JSON, MB, hostile
+from tests.security.test_bounds import MAX_RESIDENT_KB, Measured
+from tests.support.acp_client import Editor
 from tests.support.cli import agent_env, run_agent
+from tests.support.memory import peak_kib
 from tests.support.model_server import ModelServer
 from tests.support.replies import call, say
 
@@ -86,3 +88,24 @@ def test_what_a_search_finds_is_read_in_bounded_memory(
         args = ("run", "--allow-tool", "web_search", "go")
         done = Measured(*args, env=agent_env(model_server), cwd=work).ended()
     assert (done.code, done.stdout) == (0, "I see.\n"), done.stderr[-2000:]
+
+
+PROMPTS: dict[str, list[dict[str, str]]] = {
+    "blocks": [{"type": "text", "text": "x" * 12 * MB}, *[{"type": "text", "text": "a"}] * 140_000],
+    "mention": [{"type": "text", "text": "@" + "\\ " * 3_000_000}],
+    "address": [{"type": "resource_link", "name": "n", "uri": "file:///" + "%41" * 5_000_000}],
+}
+
+
+@pytest.mark.spec("SEC-13", "ACP-2")
+@pytest.mark.parametrize("kind", PROMPTS)
+def test_what_an_editor_sends_is_read_in_bounded_time_and_memory(
+    model_server: ModelServer, work: Path, kind: str
+) -> None:
+    model_server.default = say("I see.")
+    with Editor(model_server, work) as editor:
+        session_id = editor.new()
+        prompt = editor.request("session/prompt", sessionId=session_id, prompt=PROMPTS[kind])
+        assert editor.response(prompt)["result"] == {"stopReason": "end_turn"}
+        assert sys.platform != "linux" or peak_kib(editor.process.pid) < MAX_RESIDENT_KB
+        assert editor.leave() == 0

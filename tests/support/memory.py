@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 
-def peak_kib() -> int:
-    """The most that this process has had resident since it was started, in KiB."""
+def peak_kib(process: int | str = "self") -> int:
+    """The most that a process has had resident since it was started, in KiB; of others on Linux."""
     if sys.platform == "linux":
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1])
     unit = 1024 if sys.platform == "darwin" else 1

@@ -16,7 +16,7 @@ from agentcli.domain.values import frozen
 
 # what may stand before the @
 START = r"(?:^|(?<=[\s(\[{<'\"`,;:=|]))"
-_MENTION = LazyPattern(rf'{START}@(?:"((?:[^"\\\n]|\\.)*)"|((?:\\ |[^\s"])+))', re.MULTILINE)
+_MENTION = LazyPattern(rf'{START}@(?:"((?:[^"\\\n]|\\.)*+)"|((?:\\ |[^\s"])++))', re.MULTILINE)
 _LINES = LazyPattern(r"(?P<path>.+?)(?::|#L)(?P<first>[1-9]\d{0,8})(?:-L?(?P<last>[1-9]\d{0,8}))?")
 MAX_PATH_CHARS = 4096
 _MAX_CLOSERS = 20
