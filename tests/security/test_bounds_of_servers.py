@@ -91,7 +91,7 @@ def test_what_a_search_finds_is_read_in_bounded_memory(
 
 
 PROMPTS: dict[str, list[dict[str, str]]] = {
-    "blocks": [{"type": "text", "text": "x" * 12 * MB}, *[{"type": "text", "text": "a"}] * 140_000],
+    "blocks": [{"type": "text", "text": "x" * 12 * MB}, *[{"type": "text", "text": "a"}] * 100_000],
     "mention": [{"type": "text", "text": "@" + "\\ " * 3_000_000}],
     "address": [{"type": "resource_link", "name": "n", "uri": "file:///" + "%41" * 5_000_000}],
 }
