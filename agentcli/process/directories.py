@@ -11,7 +11,7 @@ import re
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,6 +72,29 @@ def all_below(path: str) -> Iterator[tuple[str, bool]]:
         else:
             is_husky = place.endswith("/.husky")
             waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
+
+
+def ways_to(paths: Iterable[Path], roots: Sequence[str]) -> Iterator[str]:
+    """What lies in ``roots`` of the links on the way to each absolute path, and of its end."""
+    ways = (place for path in paths for place in _way_to(str(path)))
+    return (place for place in ways if any(lies_below(place, root) for root in roots))
+
+
+def _way_to(path: str) -> Iterator[str]:
+    place, left, links = "/", path.split("/")[::-1], 0
+    while left and links < _MOST_PARTS:
+        name = left.pop()
+        step = os.path.normpath(f"{place}/{name}")
+        try:
+            target = os.readlink(step)  # noqa: PTH115 - a text
+        except OSError:
+            place = step
+            continue
+        yield step
+        links += 1
+        place = "/" if target.startswith("/") else place
+        left += target.split("/")[::-1]
+    yield place
 
 
 def is_directory(path: Path) -> bool:

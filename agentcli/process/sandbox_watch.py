@@ -34,6 +34,7 @@ from agentcli.process.directories import (
     lies_below,
     listing_of,
     parents_of,
+    ways_to,
 )
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
@@ -180,8 +181,7 @@ class TreeWatch:
         user_configs: Sequence[Path] = (),
     ) -> None:
         self._roots = [str(root) for root in roots]
-        inside = (each for each in scripts for root in self._roots if lies_below(str(each), root))
-        self._scripts = tuple(dict.fromkeys(inside))
+        self._scripts = tuple(scripts)
         self._untrusted = [str(place) for place in untrusted]
         self._user_configs = tuple(user_configs)
         self._listings: dict[str, Listing] = {}
@@ -329,8 +329,8 @@ class TreeWatch:
         self._listings = found.directories
         self._add_others(found)
         hiding = hiding_below([*self._roots, *self._untrusted], found.directories)
-        for script in (*self._scripts, *hiding):
-            self._add_tree(str(script), Kind.SCRIPT, found)
+        for place in dict.fromkeys((*ways_to(self._scripts, self._roots), *map(str, hiding))):
+            self._add_tree(place, Kind.SCRIPT, found)
         self._add_named(self._named, found)
         return found
 

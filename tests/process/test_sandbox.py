@@ -818,3 +818,29 @@ def test_landlock_shows_no_terminal_of_the_users_and_nothing_of_run(work: Path) 
         os.close(theirs)
     assert "what is typed" not in said
     assert said.count("Permission denied") == 2 and "1\n" in said
+
+
+@pytest.mark.spec("SEC-5", "SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    ("script", "command"),
+    [
+        ("elsewhere/s", "echo evil > d/s"),
+        ("work/l/s", "ln -sfn e l"),
+        ("work/d/s", "mv d x; ln -s e d"),
+        ("file", "ln -sfn e l"),
+    ],
+)
+def test_no_link_has_others_run_another_file(
+    tmp_path: Path, kind: str, script: str, command: str
+) -> None:
+    root = tmp_path / "work"
+    for name, text in (("d", "mine"), ("e", "evil")):
+        (root / name).mkdir(parents=True)
+        (root / name / "s").write_text(text)
+    (root / "l").symlink_to("d")
+    (tmp_path / "elsewhere").symlink_to(root / "d")
+    (tmp_path / "file").symlink_to(root / "l/s")
+    told(root, command, kind=kind, own=OwnPlaces(scripts=(tmp_path / script,)))
+    found = tmp_path / script
+    assert not found.exists() or found.read_text() == "mine"
