@@ -645,7 +645,7 @@ class Totals:
         self.turns += 1
         self.spend(summary.usage, summary.cost_usd)
         if not self.title and prompt.strip():
-            self.title = prompt.strip().splitlines()[0][:_TITLE_LENGTH]
+            self.title = prompt.strip()[:_TITLE_LENGTH].splitlines()[0]
 
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
         """Tokens, and what they cost where that is known."""

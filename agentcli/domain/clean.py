@@ -58,7 +58,7 @@ def clean_text(text: str) -> str:
 
 def one_line(text: str, limit: int | None = None) -> str:
     """``text`` without line breaks and runs of blanks, in at most ``limit`` characters."""
-    line = " ".join(text.split())
+    line = " ".join(text.split(None, -1 if limit is None else limit))
     return line if limit is None or len(line) <= limit else f"{line[: limit - 1]}…"
 
 

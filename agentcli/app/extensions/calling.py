@@ -61,6 +61,7 @@ def find_called(session: Session, text: str) -> tuple[CustomCommand, str] | None
         return None
     import difflib
 
+    name = one_line(name, MAX_TITLE)
     starts = [each for each in known if each.startswith(name)]
     near = dict.fromkeys([*starts, *difflib.get_close_matches(name, known, 3, _NEARLY_ALL)])
     meant = " or ".join(f"/{each}" for each in list(near)[:3])
