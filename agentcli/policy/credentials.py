@@ -32,6 +32,7 @@ from agentcli.policy.places import (
     starts_of,
     values_of,
 )
+from agentcli.policy.read_only_programs import GIT_SHOWS
 from agentcli.policy.read_only_table import SPECS, reading_of, spec_of
 
 # they tell names at most
@@ -188,6 +189,8 @@ _TELL = frozenset(
         "true", "false", ":", "seq", "expr", "git", "tr",
     }
 )  # fmt: skip
+# an option may have these show what is in files
+_OBEY = frozenset({"find", "gfind", "tar", "tree", "fd", "fdfind", "file"})
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh"})
 _SEARCH = frozenset({"rg", "ag", "ack", "rgrep", "diff"})
 
@@ -222,7 +225,8 @@ def _may_search(command: SimpleCommand, cwd: Path, *, is_sure: bool) -> bool:
     is_guess = command.wrappers[-1:] and command.wrappers[-1] in _SHELLS  # "bash $x"
     if words[:1] == (None,) and not is_guess:
         return True
-    if program in _SEARCH or _is_fed_unnamed(command):
+    is_told = None in words and program in _OBEY
+    if is_told or program in _SEARCH or _is_fed_unnamed(command):
         return True
     if program in _ASKED and _ASKED[program](command, cwd):
         return True
@@ -277,6 +281,10 @@ def _may_show_untracked(command: SimpleCommand, cwd: Path) -> bool:
     known = {word for word in words if word}
     elsewhere = any(each.startswith(("GIT_DIR=", "GIT_CEIL")) for each in command.assignments)
     if elsewhere or not known.isdisjoint({"hash-object", "interpret-trailers"}):
+        return True
+    unseen = (s for w, s in zip(words, command.sources, strict=False) if w is None)
+    is_made = not all(each.strip('"').startswith("$(git ") for each in unseen)
+    if is_made and not known.isdisjoint(GIT_SHOWS):
         return True
     short = ("--no-in", "--git-dir", "--u" if "grep" in known else "--unt")
     if any(word.startswith(short) for word in known) or (None in words and "config" in known):
