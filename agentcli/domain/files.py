@@ -48,6 +48,17 @@ def refuse_links(path: Path) -> None:
         raise OSError(errno.ELOOP, "a link leads elsewhere", str(path))
 
 
+def real_text(path: str) -> str:
+    """``path`` with all links followed, as text; as it is where one may not be read.
+
+    The links that a process has in ``/proc`` may be read by its own user only.
+    """
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return os.path.abspath(path)  # noqa: PTH100 - pathlib's keeps ".."
+
+
 def read_start(path: str | Path, most_bytes: int = 256 * 1024, flags: int = 0) -> bytes:
     """The first bytes of a file; empty where there is none that can be read."""
     try:

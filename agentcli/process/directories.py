@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed
 from agentcli.domain.tools import real_path
 from agentcli.process.set_aside import SET_ASIDE, held_at
@@ -257,8 +258,8 @@ def _ways_of(link: str) -> Iterator[str]:
         place = os.path.dirname(link)  # noqa: PTH120 - a text
         for part in os.readlink(link).split("/")[:_MOST_PARTS]:  # noqa: PTH115 - a text
             place = os.path.join(place, part or "/")  # noqa: PTH118 - texts
-            yield os.path.realpath(place)
-    yield os.path.realpath(link)
+            yield real_text(place)
+    yield real_text(link)
 
 
 def lies_below(path: str, directory: str) -> bool:

@@ -15,7 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import unquote
 
-from agentcli.domain.files import read_start
+from agentcli.domain.files import read_start, real_text
 from agentcli.domain.said import awaits, scripts_said
 from agentcli.domain.worktrees import GITDIR, link_in
 from agentcli.process.directories import parents_of
@@ -155,7 +155,7 @@ def joined(base: str, name: str) -> str:
 def linked(base: str, data: bytes, key: bytes = b"") -> str:
     """Where a ``.git`` file or ``commondir`` with ``data`` leads from ``base``; empty: nowhere."""
     name = link_in(data, key)
-    return os.path.realpath(os.path.join(base, name)) if name else ""  # noqa: PTH118 - texts
+    return real_text(os.path.join(base, name)) if name else ""  # noqa: PTH118 - texts
 
 
 def places_of_remote(git: str, setting: Sequence[str], trees: Iterable[str] = ()) -> list[str]:
@@ -189,7 +189,7 @@ def pushed_to(
                 if os.path.isfile(path):  # noqa: PTH113 - a text
                     yield path
                 elif os.path.lexists(f"{path}/HEAD"):
-                    yield os.path.realpath(path)
+                    yield real_text(path)
 
 
 def _old_remotes(git: str) -> Iterator[str]:
@@ -217,7 +217,7 @@ def target_of(path: str) -> str:
     if content is None:
         return ""
     if stat.S_ISLNK(content.type):
-        return os.path.realpath(path)
+        return real_text(path)
     return linked(os.path.dirname(path), content.data, GITDIR)  # noqa: PTH120 - a text
 
 
@@ -279,7 +279,7 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
         around = list(islice(parents_of(tree), _MOST_AROUND))
         bases, top = bases + around, (around or [tree])[-1].rstrip("/")
     for path in scripts_said(script[:_MAX_HOOK_BYTES], bases, _SCRIPT):
-        place = os.path.realpath(path)
+        place = real_text(path)
         if place.startswith(f"{top}/"):
             yield place
 
@@ -324,7 +324,7 @@ def run_by_git(path: Path, workplaces: Iterable[str] = ()) -> str:
     A file that its configuration, a hook or an ``.envrc`` names, one of its hooks, or what one of
     these is a link to. Looked at are those around it and directly in these, and ``workplaces``.
     """
-    real = os.path.realpath(path)
+    real = real_text(str(path))
     around = (
         each
         for tree in parents_of(real)
@@ -366,7 +366,7 @@ def run_around(root: str) -> Iterator[tuple[str, bool]]:
         if os.path.lexists(f"{tree}/.git"):
             named, used = _used_in(tree)
             yield from named
-            yield from ((os.path.realpath(hook), False) for hook in used)
+            yield from ((real_text(hook), False) for hook in used)
             hooks += used
         yield from ((place, False) for place in run_by(hooks, tree))
         if tree == (tree := os.path.dirname(tree)):  # noqa: PTH120 - a text
@@ -381,7 +381,7 @@ def _run_in(real: str, tree: str) -> str:
             return "git's configuration" if is_config else "run by git"
         if holds_all and real.rpartition("/")[0] == place:
             return "run by git"
-    if any(os.path.realpath(hook) == real for hook in hooks):
+    if any(real_text(hook) == real for hook in hooks):
         return "a hook of git's"
     return "run by a hook of git's" if _is_run_by(real, hooks, tree) else ""
 
@@ -397,7 +397,7 @@ def _used_in(tree: str) -> tuple[list[tuple[str, bool]], list[str]]:
         directory = os.path.dirname(config)  # noqa: PTH120 - a text
         text = read_start(config) if config else settings_given()
         if os.path.islink(config):  # noqa: PTH114 - a text
-            named.append((os.path.realpath(config), True))
+            named.append((real_text(config), True))
         for place, is_config in named_by(text, directory, tree):
             named.append((place, is_config))
             if is_config and place and len(waiting) < _MOST_INCLUDED:
@@ -411,7 +411,7 @@ def _used_in(tree: str) -> tuple[list[tuple[str, bool]], list[str]]:
 def _git_directory(tree: str) -> str:
     entry = f"{tree}/.git"
     if os.path.isdir(entry):  # noqa: PTH112 - a text
-        return os.path.realpath(entry)
+        return real_text(entry)
     if not os.path.lexists(entry):  # a bare one
         return tree
     return linked(tree, read_start(entry), GITDIR)

@@ -23,6 +23,7 @@ from enum import Enum
 from itertools import islice
 from pathlib import Path
 
+from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed
 from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.directories import (
@@ -325,7 +326,7 @@ class TreeWatch:
                 self._mark(prefix, name, found)
                 waiting += [prefix + name] if name.lower() == ".git" else []
             waiting += found.fitting(prefix, listing.directories)
-            waiting += found.fitting("", map(os.path.realpath, listing.links))
+            waiting += found.fitting("", map(real_text, listing.links))
         self._listings = found.directories
         self._add_others(found)
         hiding = hiding_below([*self._roots, *self._untrusted], found.directories)
@@ -337,7 +338,7 @@ class TreeWatch:
     def _add_others(self, found: Survey) -> None:
         """What was known, however crowded it is now, and where git pushes to, which runs hooks."""
         for git in self.known.git_directories:
-            if os.path.realpath(git) == git and os.path.isdir(git):  # noqa: PTH112 - a text
+            if real_text(git) == git and os.path.isdir(git):  # noqa: PTH112 - a text
                 self._git_directory(git, found)
         configs = _configs(found)
         places = pushed_to(configs, tuple(found.git_directories), _trees(found, configs))
@@ -512,14 +513,14 @@ class TreeWatch:
         for place in by_git:
             for tree in () if self.is_inside(place) else trees.get(place, ()):
                 hooks = hooks_in(place)
-                led_to = (*map(os.path.realpath, hooks), *run_by(hooks, tree))
+                led_to = (*map(real_text, hooks), *run_by(hooks, tree))
                 named |= dict.fromkeys(led_to, Kind.SCRIPT)
         for path, item in found.items.items():
             is_run = item.kind in {Kind.HOOK, Kind.SCRIPT}
             above = (path, *parents_of(path))
             if stat.S_ISLNK(item.content.type):
                 if is_run or item.kind in {Kind.CONFIG, Kind.ATTRIBUTES}:
-                    named[os.path.realpath(path)] = Kind.SCRIPT if is_run else item.kind
+                    named[real_text(path)] = Kind.SCRIPT if is_run else item.kind
             elif is_run and (
                 item.kind is Kind.HOOK or _RUNS_SCRIPTS.search(path) or not by_git.isdisjoint(above)
             ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -64,6 +65,35 @@ def test_a_link_that_is_a_pipe_holds_nothing_up(tmp_path: Path, kind: str) -> No
     (work / "x.py").write_text(make)
     texts = told(work, "python3 x.py", "echo next", kind=kind)
     assert "next\n" in texts[1]
+
+
+@both
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("name", [".git", ".git/commondir"])
+def test_a_link_that_may_not_be_followed_ends_no_comparison(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    if os.access("/proc/1/cwd", os.X_OK):
+        pytest.skip("here every process may be looked into")
+    work = make_repository(tmp_path / "work")
+    make = f"""
+import os, subprocess
+run = lambda *words: subprocess.run(words, check=True)
+if {name!r} == ".git":
+    os.mkdir("tree")
+else:
+    run("git", "init", "-q", "tree")
+with open("tree/{name}", "w") as file:
+    file.write("gitdir: /proc/1/cwd/x" if {name!r} == ".git" else "/proc/1/cwd")
+run("git", "init", "-q", "other")
+run("git", "-C", "other", "config", "core.fsmonitor", "touch ../pwned; false")
+open(".envrc", "w").write("touch pwned")
+"""
+    (work / "x.py").write_text(make)
+    texts = told(work, "python3 x.py", "echo next", kind=kind)
+    assert "next\n" in texts[1] and not (work / ".envrc").exists()
+    subprocess.run(["git", "status"], check=False, cwd=work / "other", capture_output=True)
+    assert not (work / "pwned").exists()
 
 
 # git goes to the directory of a submodule by its name alone
