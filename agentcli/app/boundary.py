@@ -45,14 +45,18 @@ def policy_for(
     policy.is_bound = settings.sandbox in _NAMED
     own = (*settings.paths.own_places(options.cwd), *_users_directories(settings))
     policy.own_directories = own
-    if settings.hooks:
-        policy.own_directories += hook_scripts(settings.hooks, options.cwd)
-    policy.own_directories += server_files(options)
-    policy.free_to_read = free_to_read
     roots = (options.cwd, *options.add_dirs)
+    policy.own_directories += (*_hook_scripts(settings, roots), *server_files(options))
+    policy.free_to_read = free_to_read
     others = _Others(roots)
     policy.run_by_others, policy.look_around = others.run, others.look
     return policy
+
+
+def _hook_scripts(settings: Settings, places: Sequence[Path]) -> Iterator[Path]:
+    """What hooks run of all that the session may write to (SEC-17)."""
+    for place in places if settings.hooks else ():
+        yield from hook_scripts(settings.hooks, place)
 
 
 def server_files(options: SessionOptions) -> tuple[Path, ...]:
@@ -141,7 +145,7 @@ def session_sandbox(
             ),
             seen=(*_readable_places(settings), *readable()),
             scripts=(
-                *hook_scripts(settings.hooks, workspace.cwd),
+                *_hook_scripts(settings, (workspace.cwd, *workspace.extra)),
                 *obeyed,
                 *(place for place in programs if place.is_symlink()),
             ),

@@ -168,8 +168,8 @@ async def _build(
         from agentcli.app.subagents import ParentSession
 
         closers = partial(_closers, replace(options, no_session=False))
-        kept_in = None if options.no_session else files
-        return ParentSession(conversation, store, extensions, closers, settings, kept_in, observer)
+        kept = (None if options.no_session else files, server_files(options), observer)
+        return ParentSession(conversation, store, extensions, closers, settings, *kept)
 
     def arrived(item: QueuedInput) -> None:
         """A message of a background run waits in the file (BG-5)."""

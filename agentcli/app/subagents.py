@@ -247,7 +247,8 @@ class ParentSession:
     """What sub-agents need of the session that starts them.
 
     ``closers`` gives what ends the processes of a session; ``files`` is ``None`` where nothing is
-    kept. ``observer`` reports what they do; ``told`` are the agents whose notices were given.
+    kept; no command changes what is ``obeyed``. ``observer`` reports what they do; ``told`` are the
+    agents whose notices were given.
     """
 
     conversation: Conversation
@@ -256,6 +257,7 @@ class ParentSession:
     closers: Callable[[SqliteStore, str], Sequence[Close]]
     settings: Settings
     files: SessionFiles | None
+    obeyed: tuple[Path, ...] = ()
     observer: Observer | None = None
     told: set[str] = field(default_factory=set)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_ONCE))
@@ -324,7 +326,8 @@ class Runner:
             parent = self.parent
             workspace = parent.conversation.parts.workspace
             seen = parent.extensions
-            made.append(make_own_tree(parent.settings, workspace, lambda: seen.readable, stopped))
+            given = (parent.settings, workspace, lambda: seen.readable, parent.obeyed)
+            made.append(make_own_tree(*given, stopped))
 
         try:  # a thread cannot be left behind: it ends soon after the cancel, with nothing made
             await uninterruptible(asyncio.to_thread(make))
@@ -653,6 +656,7 @@ def make_own_tree(
     settings: Settings,
     workspace: Workspace,
     readable: Callable[[], Sequence[Path]],
+    obeyed: tuple[Path, ...],
     stopped: Callable[[], bool],
 ) -> OwnTree:
     """A worktree of the repository of ``workspace``; blocks until it is there, or ``stopped``.
@@ -689,4 +693,4 @@ def make_own_tree(
             f" /undo does not reach there. To remove it: agent worktrees remove {tree.name}"
         )
 
-    return OwnTree(own, session_sandbox(settings, own, readable), note, end)
+    return OwnTree(own, session_sandbox(settings, own, readable, obeyed), note, end)

@@ -186,3 +186,26 @@ def test_what_changes_within_a_session_frees_no_call_in_it(
         run_agent("run", *mode, "go", env=agent_env(server), cwd=work)
     assert "permissionDecision" in guard.read_text()
     assert not mark.exists()
+
+
+@pytest.mark.spec("SEC-3", "SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("tool", ["bash", "write_file"])
+def test_a_users_hook_is_changed_unasked_in_no_directory_of_the_session(
+    tmp_path: Path, kind: str, tool: str
+) -> None:
+    needs(kind)
+    more, script = tmp_path / "more", tmp_path / "more/hook.sh"
+    write(more, "hook.sh", "#!/bin/sh\nexit 0\n").chmod(0o755)
+    hook = f'[[hooks.SessionStart]]\ncommand = "{script}"\n'
+    write(Path(os.environ["AGENTCLI_HOME"]), "config.toml", hook)
+    text = f"touch {tmp_path}/ran"
+    hidden = f"cd {more}; for x in h; do echo '{text}' > ${{x}}ook.sh; done"
+    change = {"bash": {"command": hidden}, "write_file": {"path": str(script), "content": text}}
+    line = ("run", "--add-dir", str(more), "--permission-mode", "auto", "--sandbox", kind, "go")
+    (tmp_path / "work").mkdir()
+    first = call("read_file", {"path": str(script)})
+    with ModelServer([first, call(tool, change[tool])], default=say("done")) as server:
+        for _ in range(2):
+            run_agent(*line, env=agent_env(server), cwd=tmp_path / "work")
+    assert script.read_text() == "#!/bin/sh\nexit 0\n" and not (tmp_path / "ran").exists()
