@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from agentcli.domain.files import real_text
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.secrecy import is_credential, is_secret
 from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
@@ -135,7 +136,7 @@ def without_credentials(
 def hides(path: str) -> str:
     """The system's program in whose place a shell would run ``path``; empty: none (SEC-17)."""
     directory, name = os.path.split(path)
-    return _hides(name, _later(os.path.realpath(directory), _path()))
+    return _hides(name, _later(real_text(directory), _path()))
 
 
 def hiding_below(roots: Collection[str], directories: Iterable[str] = ()) -> Iterator[str]:
@@ -163,7 +164,7 @@ def _path() -> dict[str, tuple[str, ...]]:
     for at, entry in enumerate(entries):
         later = entries[at + 1 :]
         end = os.path.normpath(_UPWARDS.sub("", f"{entry}/"))
-        place = os.path.realpath(entry) if entry.startswith("/") else end
+        place = real_text(entry) if entry.startswith("/") else end
         found.setdefault(place, tuple(x for x in _SYSTEM if x in later))
     return found
 
@@ -186,7 +187,7 @@ def own_program(roots: Iterable[Path]) -> Iterator[Path]:
     It runs outside of every sandbox. Of one that the workspace itself is, or lies in, its parts; of
     one that a link leads to the link.
     """
-    places = [os.path.realpath(root) for root in roots]
+    places = [real_text(str(root)) for root in roots]
     named = (sys.prefix, sys.base_prefix)
     for prefix in dict.fromkeys((*named, *map(os.path.realpath, named))):
         parts = (f"{prefix}/{name}" for name in ("bin", "lib", "lib64", "pyvenv.cfg"))
