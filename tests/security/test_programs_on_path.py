@@ -86,7 +86,8 @@ def test_what_a_contained_command_puts_before_git_is_not_what_the_user_runs(
 ) -> None:
     needs(kind)
     path = f"{work}/.venv/bin:{os.environ['PATH']}"
-    with ModelServer([call("bash", {"command": MADE.replace("NAME", "ls")}), "done"]) as server:
+    (work / "make.sh").write_text(MADE.replace("NAME", "ls"))
+    with ModelServer([call("bash", {"command": "sh make.sh"}), "done"]) as server:
         mode = ("--permission-mode", "auto", "--sandbox", kind)
         done = one_shot(server, "hi", *mode, cwd=work, PATH=path)
     assert not (work / ".venv/bin/ls").exists(), done.stderr

@@ -146,11 +146,9 @@ def bounded(
     text: str, call_id: str, *, max_chars: int = MAX_CHARS, line_chars: int = MAX_LINE_CHARS
 ) -> tuple[str, bytes | None]:
     """``text`` cut to size for the model, and the whole as bytes when something was cut."""
-    if len(text) <= max_chars and longest_line(text) <= line_chars:
+    short = _clipped(text, line_chars)
+    if len(text) <= max_chars and short == text:
         return text, None
-    short = text
-    if longest_line(text) > line_chars:
-        short = "\n".join(clip_line(line, line_chars) for line in text.split("\n"))
     if len(short) > max_chars:
         short = _cut_middle(short, call_id, max_chars)
     else:
@@ -193,12 +191,17 @@ def one_line(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def longest_line(text: str) -> int:
-    """Characters in the longest line of ``text``."""
-    longest, start = 0, 0
-    while (end := text.find("\n", start)) != -1:
-        longest, start = max(longest, end - start), end + 1
-    return max(longest, len(text) - start)
+def _clipped(text: str, limit: int) -> str:
+    """``text``, its longer lines clipped; of the others as many at a time as ``limit`` holds."""
+    pieces, done, start = list[str](), 0, 0
+    while len(text) - start > limit:
+        if (end := text.rfind("\n", start, start + limit + 1)) >= 0:
+            start = end + 1
+            continue
+        end = text.find("\n", start) % (len(text) + 1)  # the last line ends with the text
+        pieces += (text[done:start], clip_line(text[start:end], limit))
+        done = start = end
+    return "".join((*pieces, text[done:]))
 
 
 def _cut_middle(text: str, call_id: str, max_chars: int) -> str:

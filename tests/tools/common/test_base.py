@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.tools.common.base import MAX_CHARS, MAX_LINE_CHARS, bounded, longest_line
+from agentcli.tools.common.base import MAX_CHARS, MAX_LINE_CHARS, bounded
 
 
 @pytest.mark.spec("TOOL-6")
@@ -50,6 +52,22 @@ def test_an_over_long_line_is_cut_with_its_size() -> None:
 def test_the_bound_always_holds(text: str, max_chars: int, line_chars: int) -> None:
     short, raw = bounded(text, "c", max_chars=max_chars, line_chars=line_chars)
     assert len(short) <= max_chars
-    assert (raw is None) == (len(text) <= max_chars and longest_line(text) <= line_chars)
+    assert (raw is None) == (
+        len(text) <= max_chars and max(map(len, text.split("\n"))) <= line_chars
+    )
     assert raw is None or raw.decode() == text
     assert raw is not None or short == text
+
+
+@pytest.mark.spec("SEC-13", "TOOL-6")
+def test_of_short_lines_no_step_each_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted(str):
+        __slots__ = ()
+        looked = 0
+
+        def rfind(self, *args: Any) -> int:
+            Counted.looked += 1
+            return super().rfind(*args)
+
+    bounded(Counted("\n" * 1_000_000), "c")
+    assert Counted.looked < 1_000
