@@ -424,7 +424,7 @@ def test_a_journal_without_end_is_read_to_a_bound(work: Path) -> None:
     before = children_peak_kib()
     done = run_agent(*line, env=env, cwd=work)
     assert (done.code, "is damaged at byte" in done.stderr) == (2, True), done.stderr
-    assert max(before, children_peak_kib()) < 300 * 1024
+    assert children_peak_kib() <= max(before, 300 * 1024)  # of all that this process has run
     (work / "new").mkdir()
     os.mkfifo(work / "new/shard.json")
     done = run_agent(*line[:-1], "new", env=env, cwd=work)
