@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.files import real_text
 from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPart
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen, mutable
@@ -182,10 +183,7 @@ class Workspace:
 
 def real_path(path: Path) -> Path:
     """``path`` absolute and with all links followed; of links in a circle, as far as they go."""
-    try:
-        return Path(os.path.realpath(path))
-    except OSError:  # a link that may not be read, such as another process's root in /proc
-        return Path(os.path.abspath(path))  # noqa: PTH100 - pathlib's keeps ".."
+    return Path(real_text(str(path)))
 
 
 def _is_by_process(path: Path) -> bool:

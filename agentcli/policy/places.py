@@ -281,7 +281,7 @@ def _place(
     inside = (names[len(each) :] for each in own if names[: len(each)] == each)
     if any(not _is_in_worktree(rest) for rest in inside):
         is_script = names in own and "." in names[-1] and not os.path.isdir(path)  # noqa: PTH112 - never raises
-        return f"{path.name} (a hook runs it)" if is_script else "agentcli's own directory"
+        return f"{path.name} (what it says is run)" if is_script else "agentcli's own directory"
     is_there = True
     for place in (*reversed(path.parents[-_MOST_PARENTS:]), path):
         names_born = born.get(place, ())

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from agentcli.domain.files import read_start
+from agentcli.domain.files import read_start, real_text
 from agentcli.domain.patterns import LazyPattern
 
 _TOOLCHAINS = (
@@ -213,10 +213,7 @@ def is_below(path: str | Path, places: Iterable[str | Path]) -> bool:
 
 
 class Links:
-    """``real``: ``os.path.realpath`` of many paths at one time: each directory is looked at once.
-
-    It may raise ``OSError``.
-    """
+    """``real``: ``real_text`` of many paths at one time: each directory is looked at once."""
 
     def __init__(self) -> None:
         self._known = {"": ""}
@@ -228,9 +225,9 @@ class Links:
             return known
         place, slash, name = path.rpartition("/")
         if not slash or name in {"", ".", ".."}:
-            return os.path.realpath(path)
+            return real_text(path)
         real = f"{self.real(place)}/{name}".replace("//", "/")
-        known = self._known[path] = os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114 - a text
+        known = self._known[path] = real_text(real) if os.path.islink(real) else real  # noqa: PTH114 - a text
         return known
 
 
@@ -324,7 +321,7 @@ def _paths(env: Mapping[str, str], variables: Iterable[str]) -> Iterator[str]:
 
 def _programs(directory: str, where: tuple[Path, ...], writable: tuple[Path, ...]) -> Iterator[str]:
     """A directory of PATH, what belongs to its programs, and what its links lead to."""
-    real = os.path.realpath(directory)
+    real = real_text(directory)
     if real in _SYSTEM_PROGRAMS:
         return
     if _leads_through(directory, real, writable):
@@ -347,7 +344,7 @@ def _linked(directory: str, _changed: int, writable: tuple[Path, ...]) -> frozen
     """Where the links in it lead, but through ``writable``; remembered until it changes."""
     with os.scandir(directory) as entries:
         links = (entry.path for entry in entries if entry.is_symlink())
-        found = ((path, os.path.realpath(path)) for path in itertools.islice(links, _MOST_PROGRAMS))
+        found = ((path, real_text(path)) for path in itertools.islice(links, _MOST_PROGRAMS))
         return frozenset(real for path, real in found if not _leads_through(path, real, writable))
 
 
@@ -367,7 +364,7 @@ def _pythons(place: str) -> Iterator[str]:
     for line in read_start(f"{place}/pyvenv.cfg").splitlines():
         key, _, value = line.partition(b"=")
         if key.strip() == b"home" and b"\0" not in value:
-            yield os.path.realpath(os.fsdecode(value.strip()) + "/..")
+            yield real_text(os.fsdecode(value.strip()) + "/..")
 
 
 def _configuration(path: str, home: Path) -> Iterator[str]:

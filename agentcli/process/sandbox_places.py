@@ -179,10 +179,7 @@ class _Collector:
             self.pinned.append(place)
 
     def _real(self, path: str | Path) -> str:
-        try:
-            return self._links.real(str(path))
-        except OSError:
-            return str(real_path(Path(path)))
+        return self._links.real(str(path))
 
     # --- git -----------------------------------------------------------------------------
 

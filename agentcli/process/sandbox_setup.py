@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.domain.files import real_text
 from agentcli.domain.patterns import LazyPattern
 from agentcli.process import sandbox_landlock as _sandbox_landlock
 from agentcli.process.sandbox_home import git_configuration, is_below
@@ -346,7 +347,7 @@ def is_temporary(path: Path) -> bool:
 
 def on_machine(path: Path, places: Places, private: PrivatePlaces, *, is_bwrap: bool) -> Path:
     """Where what is called ``path`` inside lies on this machine; nowhere if it is not seen."""
-    plain, real = Path(os.path.normpath(path)), Path(os.path.realpath(path))
+    plain, real = Path(os.path.normpath(path)), Path(real_text(str(path)))
     if any(real.is_relative_to(root) for root in (*places.writable, *places.seen)):
         return path
     if any(real.is_relative_to(home) for home in places.homes):

@@ -247,7 +247,7 @@ def test_a_script_that_a_hook_runs_is_not_edited_unasked(
     assert done.code == 4
     assert "notify.sh of your hooks runs in the sandbox" in done.stderr
     assert (work / "notify.sh").read_text() == "true\n"
-    assert "notify.sh (a hook runs it)" in str(model_server.requests[-1].body)
+    assert "notify.sh (what it says is run)" in str(model_server.requests[-1].body)
 
 
 @pytest.mark.spec("SEC-1")

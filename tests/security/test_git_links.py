@@ -94,8 +94,9 @@ run("git", "-C", "other", "config", "core.fsmonitor", "touch ../pwned; false")
 open(".envrc", "w").write("touch pwned")
 """
     (work / "x.py").write_text(make)
-    (text,) = told(work, "python3 x.py", kind=kind)
+    text, then = told(work, "python3 x.py", "echo next", kind=kind)
     assert "exit code 0" in text and not (work / ".envrc").exists()
+    assert "next\n" in then
     subprocess.run(["git", "status"], check=False, cwd=work / "other", capture_output=True)
     assert not (work / "pwned").exists()
 
