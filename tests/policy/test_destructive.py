@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -104,15 +105,14 @@ HARMLESS = [
 
 
 @pytest.mark.spec("SEC-14")
-@pytest.mark.parametrize("text", DESTRUCTIVE)
 def test_a_destructive_command_asks_even_in_yolo_and_runs_when_yolo_was_given_twice(
-    text: str, workspace: Workspace
+    workspace: Workspace,
 ) -> None:
-    decision = in_yolo(workspace, text)
-    assert decision.answer is Answer.ASK, decision
-    assert not decision.lasts
-    assert decision.reason
-    assert in_yolo(workspace, text, yolo_twice=True).answer is Answer.ALLOW
+    for text in DESTRUCTIVE:
+        decision = in_yolo(workspace, text)
+        assert decision.answer is Answer.ASK, (text, decision)
+        assert decision.reason and not decision.lasts, text
+        assert in_yolo(workspace, text, yolo_twice=True).answer is Answer.ALLOW, text
 
 
 @pytest.mark.spec("SEC-3", "SEC-14")
@@ -143,10 +143,9 @@ def test_a_rule_frees_no_command_where_cd_leads_above_a_link(workspace: Workspac
 
 
 @pytest.mark.spec("SEC-14")
-@pytest.mark.parametrize("text", HARMLESS)
-def test_what_only_looks_like_it_runs_in_yolo(text: str, workspace: Workspace) -> None:
-    decision = in_yolo(workspace, text)
-    assert decision.answer is Answer.ALLOW, decision
+def test_what_only_looks_like_it_runs_in_yolo(workspace: Workspace) -> None:
+    asked = [text for text in HARMLESS if in_yolo(workspace, text).answer is not Answer.ALLOW]
+    assert asked == []
 
 
 @pytest.mark.spec("SEC-14")
@@ -260,17 +259,15 @@ WRITES = [
 
 
 @pytest.mark.spec("SEC-3")
-@pytest.mark.parametrize("text", WRITES)
-def test_a_command_that_writes_a_protected_place_asks_in_every_mode(
-    text: str, workspace: Workspace
-) -> None:
-    for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO):
+def test_a_command_that_writes_a_protected_place_asks_in_every_mode(workspace: Workspace) -> None:
+    modes = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO)
+    for text, mode in product(WRITES, modes):
         policy = policy_of(mode, ["bash", "bash(*)"], [])
         policy.yolo_twice = "rm" not in text and "mv" not in text
         policy.granted.append(session_rule(command(workspace, text), policy))
         decision = judged(command(workspace, text), policy)
-        assert decision.answer is Answer.ASK, (mode, decision)
-        assert not decision.lasts
+        assert decision.answer is Answer.ASK, (text, mode, decision)
+        assert not decision.lasts, text
 
 
 @pytest.mark.spec("SEC-3")

@@ -34,31 +34,30 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @needs_suite
 @pytest.mark.spec("SEC-3", "SEC-4")
-@pytest.mark.parametrize("row", rows("codex_safe_command.json"), ids=lambda row: row["command"])
-def test_no_row_that_may_not_run_unasked_is_read_only(row: Any, workspace: Workspace) -> None:
-    if not row["auto_approve"]:
-        assert not is_read_only(row["command"], workspace)
+def test_no_row_that_may_not_run_unasked_is_read_only(workspace: Workspace) -> None:
+    barred = [row["command"] for row in rows("codex_safe_command.json") if not row["auto_approve"]]
+    assert [text for text in barred if is_read_only(text, workspace)] == []
 
 
 @needs_suite
 @pytest.mark.spec("SEC-4")
-@pytest.mark.parametrize("row", rows("codex_dangerous.json"), ids=lambda row: row["command"])
-def test_no_dangerous_row_is_read_only(row: Any, workspace: Workspace) -> None:
-    assert not is_read_only(row["command"], workspace)
+def test_no_dangerous_row_is_read_only(workspace: Workspace) -> None:
+    barred = [row["command"] for row in rows("codex_dangerous.json")]
+    assert [text for text in barred if is_read_only(text, workspace)] == []
+
+
+SETS = [
+    "IFS=: ls", "PATH=. read a", "IFS= PATH=. read a", "IFS=$(touch x) read a", "IFS= read PATH",
+    "cd sub && PATH=. ls", "while PATH=. read a; do ls; done", "x=$(PATH=. ls)", "PATH=.; ls",
+    "cat <(PATH=. ls)", "case x in x) PATH=. ls;; esac", "PATH=. timeout 5 ls", "PATH=. cd sub",
+]  # fmt: skip
 
 
 @needs_suite
 @pytest.mark.spec("SEC-4")
-@pytest.mark.parametrize(
-    "command",
-    [
-        "IFS=: ls", "PATH=. read a", "IFS= PATH=. read a", "IFS=$(touch x) read a", "IFS= read PATH",
-        "cd sub && PATH=. ls", "while PATH=. read a; do ls; done", "x=$(PATH=. ls)", "PATH=.; ls",
-        "cat <(PATH=. ls)", "case x in x) PATH=. ls;; esac", "PATH=. timeout 5 ls", "PATH=. cd sub",
-    ],
-)  # fmt: skip
-def test_no_variable_but_that_of_read_is_set(workspace: Workspace, command: str) -> None:
-    assert not is_read_only(command, workspace, contained=True)
+def test_no_variable_but_that_of_read_is_set(workspace: Workspace) -> None:
+    free = [text for text in SETS if is_read_only(text, workspace, contained=True)]
+    assert free == []
 
 
 @pytest.mark.spec("SEC-4")
@@ -68,112 +67,109 @@ def test_most_rows_that_may_run_unasked_do(workspace: Workspace) -> None:
     assert len(free) >= 0.8 * len(wanted), sorted(set(wanted) - set(free))
 
 
+LOOKS = [
+    "[ -f 'a b' ] && ls",
+    "ls", "ls -la", "ls -l sub", "cat a.txt", "<a.txt cat", "cat ./sub/../a.txt", "head -n 5 a.txt", "pwd",
+    "tail -20 a.txt", "wc -l a.txt", "echo hello world", "stat a.txt", " ls ", "ls\n",
+    "cat missing.txt", "uname -a", "whoami", "cat -- a.txt", "ls\tsub",
+    "echo 'x'", 'echo "x y"', "echo \\x", "echo a # b", "ls && pwd", "ls; pwd;", "ls || true",
+    "ls | head -5 | sort -rn", "ls 2>/dev/null", "ls >/dev/null 2>&1", "wc -l < a.txt",
+    "ls &>/dev/null", "cat a.txt\nls\n\npwd", "find . -name '*.py' -type f", "find sub -print",
+    "find . \\( -name a -o -name b \\) -prune", "grep -rn 'a b' .",
+    "grep x", "rg -n foo",
+    "sed -n 1,5p a.txt",
+    "sort a.txt | uniq -c", "sort -t, -k2,2n a.txt", "cut -d: -f1 a.txt",
+    "tr a-z A-Z", "date +%Y", "[ -f a.txt ] && ls", "seq 1 5",
+    "type ls", "which ls", "diff a.txt a.txt",
+    "jq .a a.txt",
+    "cat *.txt", "ls sub/*", "wc -l nothing*",
+    "cd . && ls", "(cd sub && ls)", "for f in *.txt; do head -3 $f; done", 'for f in sub/*.txt; do wc -l "$f"; done', "jq -r '.a.b[0]' a.txt", "rg --files", "awk -F: '{print $1, $3}' a.txt", "git --version", "ls -la \\\n  sub",
+    "base64 a.txt", "du -sh .", "df -h /", "nl -ba a.txt", "cat - a.txt",
+    "echo --- done ---", "basename /x/y", "grep -n x a.txt || echo none", "cat a.txt | wc -l",
+]  # fmt: skip
+
+
 @pytest.mark.spec("LOOP-4", "SEC-3", "SEC-4")
-@pytest.mark.parametrize(
-    "command",
-    [
-        "[ -f 'a b' ] && ls",
-        "ls", "ls -la", "ls -l sub", "cat a.txt", "<a.txt cat", "cat ./sub/../a.txt", "head -n 5 a.txt", "pwd",
-        "tail -20 a.txt", "wc -l a.txt", "echo hello world", "stat a.txt", " ls ", "ls\n",
-        "cat missing.txt", "uname -a", "whoami", "cat -- a.txt", "ls\tsub",
-        "echo 'x'", 'echo "x y"', "echo \\x", "echo a # b", "ls && pwd", "ls; pwd;", "ls || true",
-        "ls | head -5 | sort -rn", "ls 2>/dev/null", "ls >/dev/null 2>&1", "wc -l < a.txt",
-        "ls &>/dev/null", "cat a.txt\nls\n\npwd", "find . -name '*.py' -type f", "find sub -print",
-        "find . \\( -name a -o -name b \\) -prune", "grep -rn 'a b' .",
-        "grep x", "rg -n foo",
-        "sed -n 1,5p a.txt",
-        "sort a.txt | uniq -c", "sort -t, -k2,2n a.txt", "cut -d: -f1 a.txt",
-        "tr a-z A-Z", "date +%Y", "[ -f a.txt ] && ls", "seq 1 5",
-        "type ls", "which ls", "diff a.txt a.txt",
-        "jq .a a.txt",
-        "cat *.txt", "ls sub/*", "wc -l nothing*",
-        "cd . && ls", "(cd sub && ls)", "for f in *.txt; do head -3 $f; done", 'for f in sub/*.txt; do wc -l "$f"; done', "jq -r '.a.b[0]' a.txt", "rg --files", "awk -F: '{print $1, $3}' a.txt", "git --version", "ls -la \\\n  sub",
-        "base64 a.txt", "du -sh .", "df -h /", "nl -ba a.txt", "cat - a.txt",
-        "echo --- done ---", "basename /x/y", "grep -n x a.txt || echo none", "cat a.txt | wc -l",
-    ],
-)  # fmt: skip
-def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
-    program = command.split()[0]
-    if program in {"rg", "jq", "xxd", "git"} and not shutil.which(program):
-        pytest.skip(f"{program} is not installed")
-    assert is_read_only(command, workspace)
+def test_looks_are_read_only(workspace: Workspace) -> None:
+    may_lack = {"rg", "jq", "xxd", "git"}
+    here = [t for t in LOOKS if t.split()[0] not in may_lack or shutil.which(t.split()[0])]
+    assert [text for text in here if not is_read_only(text, workspace)] == []
+
+
+UNCERTAIN = [
+    # nothing, and what leaves the workspace
+    "", " ", "\n", "# x", ";", "cat /etc/passwd", "cat ../x", "cat out/passwd", "cat passwd",
+    "ls out", "ls /", "cat ~/.ssh/id_rsa", "cat ~root/x", "cat sub/../../x", "cat '/etc/passwd'",
+    "wc -l < /etc/passwd", "wc -l < passwd", "grep x out/passwd", "grep -f passwd a.txt",
+    "grep -fpasswd a.txt", "grep --file=passwd a.txt", "rg x /etc", "rg -f passwd", "find /",
+    "find out/", "find . -newer /etc/passwd", "diff a.txt /etc/passwd", "diff . out",
+    "cat pass*", "ls o*", "cat o*/passwd", "echo /etc/*", "echo out/*", "echo o*/pass*",
+    'printf "%s\\n" /etc/pass*', "expr o*/passwd", "true /etc/*", "test -f /etc/passwd", "[ -f /etc/passwd ]", "test -f passwd",
+    "strings @a.txt", "strings -e @a.txt a.txt", "strings -t @a.txt", "sort --files0-from=a.txt",
+    # where programs look for no option behind an operand these are files
+    "grep x -e /etc/passwd", "cut x -d /etc/passwd", "sort a.txt -k /etc/passwd",
+    "diff -rN --from-file=. sub", "diff -rN --to-file=. sub", "cat '~nobody-of-that-name/x'",
+    # between the judgement and the run a file may come to be named like an option
+    "rg x *", "sort *", "find *", "printf *", "[ * ]", "rg x ?*", "timeout 5 rg x *", "xxd a*",
+    "uniq a.t*", "base64 a*", "wc --files0-from=a.txt", "file -f a.txt",
+    "which /etc/passwd", "type ../x", "date -r /etc/passwd", "date -f a.txt", "diff --from-file=/etc/passwd a.txt",
+    "realpath --relative-to=/etc .", "grep -R x", "grep -R x .", "md5sum -c a.txt",
+    "tree --fromfile a.txt", "jq -f a.txt", "jq . /etc/passwd", "jq --slurpfile a /etc/x .",
+    "jq --rawfile a /etc/passwd -n '$a'", "cat @/etc/passwd /etc/passwd",
+    # options that write, run, follow or wait
+    "tail -f a.txt", "tail --follow=a.txt", "tail -F a.txt", "ls -Z", "ls -L", "ls -Lx",
+    "sort -o a.txt a.txt", "sort -oa.txt", "sort --output=a.txt", "sort --out=a.txt a.txt",
+    "sort -ro a.txt", "sort --compress-program=sh a.txt", "sort -T sub a.txt",
+    "uniq a.txt b.txt", "xxd a.txt b.txt", "xxd -r a.txt", "xxd -ps /etc/passwd",
+    "xxd a.txt -E", "xxd a.txt <a.txt -p", "uniq a.txt -c", "base64 a.txt -d",
+    "base64 -o x", "base64 a.txt b.txt", "tree -o x", "tree -R", "file -C", "file -z a.txt",
+    "find . -delete", "find . -exec rm {} +", "find . -execdir rm {} \\;", "find . -ok rm {} \\;",
+    "find . -okdir rm {} \\;", "find . -fls x", "find . -fprint x", "find . -fprint0 x",
+    "find . -fprintf x %p", "find . -files0-from a.txt", "find -L .", "find . -follow",
+    "find -D exec .", "find . -name", "rg --pre sh x", "rg --pre=sh x", "rg -z x", "rg -nz x",
+    "rg --search-zip x", "rg --hostname-bin sh x", "rg -L x", "rg --follow x", "fd -x rm",
+    "fd -X rm", "fd --exec rm", "sed 1p a.txt", "sed -n 1w\\ x a.txt", "sed -n '1,5p;w x' a.txt",
+    "sed -i -n 1p a.txt", "sed -n -i 1p a.txt", "sed -n 1p a.txt -i", "sed -n '1e ls' a.txt",
+    "sed -n 's/a/b/e' a.txt", "sed -n 's/a/b/w x' a.txt", "sed -n -f a.txt", "sed -n 'r /etc/x'",
+    "sed -n '1p\nw x' a.txt", "sed -n '/x/p;e' a.txt", "sed -n 1p /etc/passwd",
+    "sed -n --file=a.txt", "sed -n -s 1p", "jq env a.txt", "jq '$ENV' a.txt", "jq -n 'env.X'",
+    "jq 'import \"x\" as $x; .' a.txt", "jq 'include \"x\"; .' a.txt", "jq -L . . a.txt",
+    "date -s 12:00", "date --set=12:00", "date 010203042026", "hostname x", "hostname -F a.txt",
+    "hostname -f", "diff -l a.txt a.txt", "head --bytes", "head -n x a.txt", "column --x a.txt",
+    "printf -v x y", "command ls", "command -p ls", "test -v 'a[$(ls)]'", "[ -v x ]", "[ -f a",
+    "timeout 5 rm a.txt", "timeout --weird ls", "timeout 5 env ls", "time -o x ls",
+    "timeout 5 time -o x ls", "nice rm a.txt", "nohup ls", "timeout ls", "timeout 5 cd .",
+    # other programs
+    "rm a.txt", "touch x", "tee a.txt", "tee", "yq . a.txt", "env", "printenv",
+    "xargs cat", "ls | xargs rm", "make", "python3 -c 1", "sh -c ls", "bash a.sh",
+    "eval ls", "exec ls", "source a.txt", ". a.txt", "cd /", "cd -",
+    "cd", "pushd .", "export X", "unset X", "set -x", "alias ls", "read x", "sudo ls", "env ls",
+    "less a.txt", "man ls", "curl x", "dd if=a.txt", "split a.txt", "csplit a.txt 1", "shuf -o x",
+    "git status", "git diff", "git log", "git branch", "git -c x=y --version", "cargo check",
+    # paths and names of programs
+    "/bin/ls", "./ls", "LS", "'git status'", "sub/ls", "~/ls", "l*", "*", "ls/", "''",
+    # syntax
+    "(ls)", "echo $HOME", 'echo "$HOME"', "((ls))", "(ls) (ls)", "for f in *.txt; do head '$f'; done", "for f in *.txt; do head x$f; done", "for f in *.txt; do echo x > $f; done", "for f in p*; do cat $f; done", "for PATH in *.txt; do ls $PATH; done", "for f in *.txt; do $f; done", "for f in *.txt; do head $f $g; done", 'for f in *.txt; do cat "x $f"; done', "for f in *; do rm $f; done", "(cd sub); ls", "{ ls; }", "ls & pwd", "ls&", "ls |& cat", "ls>x", "ls >x", "ls >>x",
+    "ls 2>x", "ls &>x", "ls >|x", "ls <>x", "ls >&x", "ls <&3", "ls >&3", "ls >&-", "<passwd cat",
+    "ls >/dev/null/../x", "ls > /dev/tcp/a/1", "cat < /dev/tcp/a/1", "ls > $X", "ls {a}>/dev/null",
+    "cat <(ls)", "ls $(ls)", "ls `ls`",
+    "echo $TOKEN", "ls $HOME", "echo $HOME/x", 'echo "$HOME$X"', "echo ${X:=y}", "echo $((1+1))", "echo {1..3}",
+    "echo ~", "echo $'x'", 'echo $"x"', "echo ?(x)", "ls []ab]", "cat [a-p]*", "cat [!a]*", "cat [L-P]*", "ls .[.]", "cat .[.]/x", "sed -n [1]*", "sed -n 1[pw]", "ls a[/]b", "A=b ls", "A=b", "PATH=. ls",
+    "while false; do ls; done",
+    "case a in a) ls;; esac", "f() { ls; }", "function f { ls; }", "coproc ls", "select x in a; do ls; done",
+    "[[ -f a.txt ]]", "((1))", "let x=1", "ls &&", "&& ls", "ls ;; pwd", "ls | | wc", "ls; ; ls",
+    "ls 'x", 'ls "x', "ls \\", "ls )", "ls (", "time", "ls && rm -rf /", "ls;rm x", "ls\nrm x",
+    "ls|sh", "ls || rm x", "ls # x\nrm x", "ls '\n' && rm x", "echo x\\\n;rm x", "ls \\\nrm\\\n;rm x",
+    # characters that a person does not see or that are not white space
+    "\xa0ls", "ls\x0b", "ls\x1c", "ls \x85", "ls \u2028rm", "ls\0", "ls -la\r\nrm x", "\x1cls",
+    "\fcd sub && ls", "\rcd sub", "(\vcd sub && ls)", "for f in a.txt; do ls $f; done\f",
+    "ls\r", "ls \u200b", "ls \u202e", "ls\xa0x", "ls \ud800", "\ufeffls", "ls \x7f", "ls \x1b[0m",
+]  # fmt: skip
 
 
 @pytest.mark.spec("SEC-3", "SEC-4", "SEC-5")
-@pytest.mark.parametrize(
-    "command",
-    [
-        # nothing, and what leaves the workspace
-        "", " ", "\n", "# x", ";", "cat /etc/passwd", "cat ../x", "cat out/passwd", "cat passwd",
-        "ls out", "ls /", "cat ~/.ssh/id_rsa", "cat ~root/x", "cat sub/../../x", "cat '/etc/passwd'",
-        "wc -l < /etc/passwd", "wc -l < passwd", "grep x out/passwd", "grep -f passwd a.txt",
-        "grep -fpasswd a.txt", "grep --file=passwd a.txt", "rg x /etc", "rg -f passwd", "find /",
-        "find out/", "find . -newer /etc/passwd", "diff a.txt /etc/passwd", "diff . out",
-        "cat pass*", "ls o*", "cat o*/passwd", "echo /etc/*", "echo out/*", "echo o*/pass*",
-        'printf "%s\\n" /etc/pass*', "expr o*/passwd", "true /etc/*", "test -f /etc/passwd", "[ -f /etc/passwd ]", "test -f passwd",
-        "strings @a.txt", "strings -e @a.txt a.txt", "strings -t @a.txt", "sort --files0-from=a.txt",
-        # where programs look for no option behind an operand these are files
-        "grep x -e /etc/passwd", "cut x -d /etc/passwd", "sort a.txt -k /etc/passwd",
-        "diff -rN --from-file=. sub", "diff -rN --to-file=. sub", "cat '~nobody-of-that-name/x'",
-        # between the judgement and the run a file may come to be named like an option
-        "rg x *", "sort *", "find *", "printf *", "[ * ]", "rg x ?*", "timeout 5 rg x *", "xxd a*",
-        "uniq a.t*", "base64 a*", "wc --files0-from=a.txt", "file -f a.txt",
-        "which /etc/passwd", "type ../x", "date -r /etc/passwd", "date -f a.txt", "diff --from-file=/etc/passwd a.txt",
-        "realpath --relative-to=/etc .", "grep -R x", "grep -R x .", "md5sum -c a.txt",
-        "tree --fromfile a.txt", "jq -f a.txt", "jq . /etc/passwd", "jq --slurpfile a /etc/x .",
-        "jq --rawfile a /etc/passwd -n '$a'", "cat @/etc/passwd /etc/passwd",
-        # options that write, run, follow or wait
-        "tail -f a.txt", "tail --follow=a.txt", "tail -F a.txt", "ls -Z", "ls -L", "ls -Lx",
-        "sort -o a.txt a.txt", "sort -oa.txt", "sort --output=a.txt", "sort --out=a.txt a.txt",
-        "sort -ro a.txt", "sort --compress-program=sh a.txt", "sort -T sub a.txt",
-        "uniq a.txt b.txt", "xxd a.txt b.txt", "xxd -r a.txt", "xxd -ps /etc/passwd",
-        "xxd a.txt -E", "xxd a.txt <a.txt -p", "uniq a.txt -c", "base64 a.txt -d",
-        "base64 -o x", "base64 a.txt b.txt", "tree -o x", "tree -R", "file -C", "file -z a.txt",
-        "find . -delete", "find . -exec rm {} +", "find . -execdir rm {} \\;", "find . -ok rm {} \\;",
-        "find . -okdir rm {} \\;", "find . -fls x", "find . -fprint x", "find . -fprint0 x",
-        "find . -fprintf x %p", "find . -files0-from a.txt", "find -L .", "find . -follow",
-        "find -D exec .", "find . -name", "rg --pre sh x", "rg --pre=sh x", "rg -z x", "rg -nz x",
-        "rg --search-zip x", "rg --hostname-bin sh x", "rg -L x", "rg --follow x", "fd -x rm",
-        "fd -X rm", "fd --exec rm", "sed 1p a.txt", "sed -n 1w\\ x a.txt", "sed -n '1,5p;w x' a.txt",
-        "sed -i -n 1p a.txt", "sed -n -i 1p a.txt", "sed -n 1p a.txt -i", "sed -n '1e ls' a.txt",
-        "sed -n 's/a/b/e' a.txt", "sed -n 's/a/b/w x' a.txt", "sed -n -f a.txt", "sed -n 'r /etc/x'",
-        "sed -n '1p\nw x' a.txt", "sed -n '/x/p;e' a.txt", "sed -n 1p /etc/passwd",
-        "sed -n --file=a.txt", "sed -n -s 1p", "jq env a.txt", "jq '$ENV' a.txt", "jq -n 'env.X'",
-        "jq 'import \"x\" as $x; .' a.txt", "jq 'include \"x\"; .' a.txt", "jq -L . . a.txt",
-        "date -s 12:00", "date --set=12:00", "date 010203042026", "hostname x", "hostname -F a.txt",
-        "hostname -f", "diff -l a.txt a.txt", "head --bytes", "head -n x a.txt", "column --x a.txt",
-        "printf -v x y", "command ls", "command -p ls", "test -v 'a[$(ls)]'", "[ -v x ]", "[ -f a",
-        "timeout 5 rm a.txt", "timeout --weird ls", "timeout 5 env ls", "time -o x ls",
-        "timeout 5 time -o x ls", "nice rm a.txt", "nohup ls", "timeout ls", "timeout 5 cd .",
-        # other programs
-        "rm a.txt", "touch x", "tee a.txt", "tee", "yq . a.txt", "env", "printenv",
-        "xargs cat", "ls | xargs rm", "make", "python3 -c 1", "sh -c ls", "bash a.sh",
-        "eval ls", "exec ls", "source a.txt", ". a.txt", "cd /", "cd -",
-        "cd", "pushd .", "export X", "unset X", "set -x", "alias ls", "read x", "sudo ls", "env ls",
-        "less a.txt", "man ls", "curl x", "dd if=a.txt", "split a.txt", "csplit a.txt 1", "shuf -o x",
-        "git status", "git diff", "git log", "git branch", "git -c x=y --version", "cargo check",
-        # paths and names of programs
-        "/bin/ls", "./ls", "LS", "'git status'", "sub/ls", "~/ls", "l*", "*", "ls/", "''",
-        # syntax
-        "(ls)", "echo $HOME", 'echo "$HOME"', "((ls))", "(ls) (ls)", "for f in *.txt; do head '$f'; done", "for f in *.txt; do head x$f; done", "for f in *.txt; do echo x > $f; done", "for f in p*; do cat $f; done", "for PATH in *.txt; do ls $PATH; done", "for f in *.txt; do $f; done", "for f in *.txt; do head $f $g; done", 'for f in *.txt; do cat "x $f"; done', "for f in *; do rm $f; done", "(cd sub); ls", "{ ls; }", "ls & pwd", "ls&", "ls |& cat", "ls>x", "ls >x", "ls >>x",
-        "ls 2>x", "ls &>x", "ls >|x", "ls <>x", "ls >&x", "ls <&3", "ls >&3", "ls >&-", "<passwd cat",
-        "ls >/dev/null/../x", "ls > /dev/tcp/a/1", "cat < /dev/tcp/a/1", "ls > $X", "ls {a}>/dev/null",
-        "cat <(ls)", "ls $(ls)", "ls `ls`",
-        "echo $TOKEN", "ls $HOME", "echo $HOME/x", 'echo "$HOME$X"', "echo ${X:=y}", "echo $((1+1))", "echo {1..3}",
-        "echo ~", "echo $'x'", 'echo $"x"', "echo ?(x)", "ls []ab]", "cat [a-p]*", "cat [!a]*", "cat [L-P]*", "ls .[.]", "cat .[.]/x", "sed -n [1]*", "sed -n 1[pw]", "ls a[/]b", "A=b ls", "A=b", "PATH=. ls",
-        "while false; do ls; done",
-        "case a in a) ls;; esac", "f() { ls; }", "function f { ls; }", "coproc ls", "select x in a; do ls; done",
-        "[[ -f a.txt ]]", "((1))", "let x=1", "ls &&", "&& ls", "ls ;; pwd", "ls | | wc", "ls; ; ls",
-        "ls 'x", 'ls "x', "ls \\", "ls )", "ls (", "time", "ls && rm -rf /", "ls;rm x", "ls\nrm x",
-        "ls|sh", "ls || rm x", "ls # x\nrm x", "ls '\n' && rm x", "echo x\\\n;rm x", "ls \\\nrm\\\n;rm x",
-        # characters that a person does not see or that are not white space
-        "\xa0ls", "ls\x0b", "ls\x1c", "ls \x85", "ls \u2028rm", "ls\0", "ls -la\r\nrm x", "\x1cls",
-        "\fcd sub && ls", "\rcd sub", "(\vcd sub && ls)", "for f in a.txt; do ls $f; done\f",
-        "ls\r", "ls \u200b", "ls \u202e", "ls\xa0x", "ls \ud800", "\ufeffls", "ls \x7f", "ls \x1b[0m",
-    ],
-)  # fmt: skip
-def test_whatever_is_not_certain_is_not_read_only(command: str, workspace: Workspace) -> None:
-    assert not is_read_only(command, workspace)
+def test_whatever_is_not_certain_is_not_read_only(workspace: Workspace) -> None:
+    assert [text for text in UNCERTAIN if is_read_only(text, workspace)] == []
 
 
 @pytest.mark.spec("SEC-5")
@@ -358,10 +354,10 @@ READS_EVERYWHERE = [
 
 
 @pytest.mark.spec("SEC-3", "SEC-4")
-@pytest.mark.parametrize("command", READS_EVERYWHERE)
-def test_everyday_looks_are_read_only_without_a_sandbox(command: str, workspace: Workspace) -> None:
-    assert is_read_only(command, workspace)
-    assert is_read_only(command, workspace, contained=True)
+@pytest.mark.parametrize("contained", [False, True])
+def test_everyday_looks_are_read_only_everywhere(contained: bool, workspace: Workspace) -> None:
+    every = READS_EVERYWHERE
+    assert [text for text in every if not is_read_only(text, workspace, contained=contained)] == []
 
 
 # what only the read-only sandbox makes sure of
@@ -414,12 +410,10 @@ def test_a_pattern_that_finds_the_directory_above_in_some_shells_is_never_free(
 
 
 @pytest.mark.spec("SEC-4")
-@pytest.mark.parametrize("command", CONTAINED_LOOKS)
-def test_more_is_read_only_where_the_sandbox_makes_sure_of_it(
-    command: str, workspace: Workspace
-) -> None:
-    assert is_read_only(command, workspace, contained=True)
-    assert not is_read_only(command, workspace)
+def test_more_is_read_only_where_the_sandbox_makes_sure_of_it(workspace: Workspace) -> None:
+    every = CONTAINED_LOOKS
+    assert [text for text in every if not is_read_only(text, workspace, contained=True)] == []
+    assert [text for text in every if is_read_only(text, workspace)] == []
 
 
 # neither here nor there
