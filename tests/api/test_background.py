@@ -36,6 +36,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("BG-10", "BG-7")
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_a_run_of_an_idempotent_function_is_started_again_after_a_crash(

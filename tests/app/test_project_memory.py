@@ -216,6 +216,7 @@ def test_what_cannot_be_seen_is_no_part_of_a_fact(notes: Notes) -> None:
         notes.change("remember", " \n ")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-1")
 def test_two_processes_write_at_once_and_nothing_is_lost(notes: Notes) -> None:
     words = (sys.executable, "-c", WRITER, str(notes.base), str(notes.cwd))

@@ -84,6 +84,7 @@ def test_several_at_once_do_not_collide_and_say_where_their_work_is(root: Path, 
     assert len(traces(root, home / "agentcli")["trees"]) == 2
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("SEC-3", "SEC-7")
 @pytest.mark.parametrize("mode", ["yolo", "auto"])
 def test_where_the_named_sandbox_does_not_work_in_its_worktree_it_does_not_start(

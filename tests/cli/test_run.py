@@ -382,6 +382,7 @@ def test_an_approval_that_nobody_can_give_is_refused_at_once_and_told(work: Path
     assert not (work / "made").exists()
 
 
+@pytest.mark.sampled
 @pytest.mark.spec("CLI-3", "CLI-7")
 @pytest.mark.parametrize("flag", [("--allow-tool", "bash(touch *)"), ("--yolo",), ("-y",)])
 def test_the_flag_that_it_names_allows_it(flag: tuple[str, ...], work: Path) -> None:

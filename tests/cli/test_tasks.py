@@ -184,6 +184,7 @@ def test_ctrl_c_ends_the_following_and_not_the_run(
     beside(model_server, tmp_path, body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "CLI-12")
 def test_following_ends_when_the_reader_is_gone_though_nothing_more_comes(
     model_server: ModelServer, tmp_path: Path

@@ -112,6 +112,7 @@ def test_a_line_means_what_it_defines_or_uses_or_is_inside_of(shop: Shop) -> Non
     assert shop.uses(path="shop/cart.py", line=999) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_ignored_files_links_and_hostile_files_are_left_out_and_told(
     shop: Shop, tmp_path: Path
@@ -358,6 +359,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_a_member_of_self_super_or_a_class_is_the_one_of_that_class(shop: Shop) -> None:
     for name, text in SHAPES.items():
@@ -375,6 +377,7 @@ def test_a_member_of_self_super_or_a_class_is_the_one_of_that_class(shop: Shop) 
     assert may["Box.area"]["shapes/base.py"] == (4,)  # it overrides what is called there
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_of_one_name_in_two_packages_the_imported_one_is_meant(shop: Shop) -> None:
     shop.write("one/__init__.py", "from .deep import Query\n")
@@ -389,6 +392,7 @@ def test_of_one_name_in_two_packages_the_imported_one_is_meant(shop: Shop) -> No
     }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_what_is_defined_inside_of_a_function_is_seen_in_there_alone(shop: Shop) -> None:
     text = "def {}():\n    class Made: pass\n    return Made()\n"
@@ -429,6 +433,7 @@ def test_a_map_that_is_damaged_inside_is_thrown_away_and_made_again_at_once(shop
         assert len(shop.uses("Cart")) == len(shop.titles("Cart")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3", "OPS-1")
 def test_what_is_no_damage_costs_no_map_and_what_is_left_of_a_change_is_not_forgotten(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -468,6 +473,7 @@ def test_a_file_is_not_blamed_where_its_reader_was_told_to_end(shop: Shop) -> No
     assert not left.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_who_asks_does_not_wait_for_the_map_that_yields_to_all(shop: Shop) -> None:
     shop.maps.mkdir()
@@ -488,6 +494,7 @@ def test_who_asks_does_not_wait_for_the_map_that_yields_to_all(shop: Shop) -> No
         os.close(lock)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MEM-3")
 def test_maps_that_nobody_asks_go_with_the_next_pass(shop: Shop) -> None:
     shop.maps.mkdir()

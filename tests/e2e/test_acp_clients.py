@@ -49,6 +49,7 @@ class SomeEditor:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ACP-1", "ACP-2")
 def test_the_protocols_package_drives_edits_approvals_and_a_cancel(
     model_server: ModelServer, tmp_path: Path

@@ -99,6 +99,7 @@ def test_the_documented_workflow_gives_what_the_action_takes() -> None:
     assert f"steps.{review['id']}.outputs.sarif" in upload["if"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-17", "SEC-9")
 def test_a_pull_request_is_reviewed_and_its_findings_are_files(
     model_server: ModelServer, runner: Path

@@ -16,6 +16,7 @@ def tools_of(server: ModelServer, number: int = 0) -> set[str]:
     return {tool["name"] for tool in server.requests[number].body["tools"]}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-3")
 def test_a_run_as_an_agent_has_its_text_its_tools_and_its_model(home: Path, tmp_path: Path) -> None:
     write(

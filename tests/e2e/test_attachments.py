@@ -37,6 +37,7 @@ def test_one_shot_attaches_what_its_words_name_and_not_what_was_piped(
     assert "quux-9431" not in sent
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-4", "UI-8")
 def test_the_chat_completes_and_attaches_and_shows_what_was_typed(
     model_server: ModelServer, chat: Chat, work: Path

@@ -59,6 +59,7 @@ def test_yes_for_the_session_does_not_ask_for_the_same_again(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-7")
 def test_yes_always_is_a_rule_in_the_settings_that_the_next_chat_keeps(
     model_server: ModelServer, chat: Chat, work: Path

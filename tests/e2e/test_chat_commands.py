@@ -46,6 +46,7 @@ def test_commands_that_look_change_nothing_and_the_chat_goes_on(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-5")
 def test_fork_and_own_commands(
     model_server: ModelServer, chat: Chat, work: Path, home: Path

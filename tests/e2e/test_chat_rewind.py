@@ -92,6 +92,7 @@ def test_what_somebody_else_has_changed_is_shown_and_kept(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TT-2", "UI-5")
 def test_undo_twice_in_a_row_and_a_wrong_command_need_no_clearing(
     model_server: ModelServer, chat: Chat

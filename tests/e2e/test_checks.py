@@ -232,6 +232,7 @@ def test_what_may_run_an_unknown_directorys_code_does_not_run_without_a_sandbox(
     assert not (work / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-6", "SEC-7")
 def test_a_check_is_contained(model_server: ModelServer, home: Path, work: Path) -> None:
     needs("landlock")

@@ -62,6 +62,7 @@ def test_headers_and_query_go_along_and_their_secrets_are_seen_by_nobody(tmp_pat
     check_sessions()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-7", "SEC-9")
 def test_a_key_that_a_command_prints_is_asked_for_once_and_again_after_a_401(
     tmp_path: Path,

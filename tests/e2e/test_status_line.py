@@ -79,6 +79,7 @@ def test_one_that_fails_or_hangs_leaves_our_own_line_and_nothing_behind(
     wait_until(lambda: not alive(pid), "the command outlived the chat")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-10", "UI-3")
 def test_every_action_can_have_another_key_and_ctrl_c_stays(
     model_server: ModelServer, chat: Chat

@@ -61,6 +61,7 @@ def test_ctrl_o_shows_the_session_at_its_last_call_and_unfolds_thinking(
     leave(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-12")
 def test_the_pager_of_the_user_gets_all_of_it(chat: Chat, tmp_path: Path) -> None:
     pager = tmp_path / "pager"

@@ -39,6 +39,7 @@ def tool_result(server: ModelServer) -> str:
     return json.dumps(server.requests[-1].body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("EXT-8")
 def test_a_searxng_server_of_the_users_is_asked_when_a_rule_allows_it(tmp_path: Path) -> None:
     arguments = {"query": "numpy 3", "blocked_domains": ["other.example.com"]}

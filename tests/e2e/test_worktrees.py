@@ -81,6 +81,7 @@ def test_a_session_of_another_home_chooses_and_makes_no_worktree(
         assert done.code == 0 and f"its directory {state}" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-1")
 def test_a_run_that_is_interrupted_leaves_nothing_clean(
     root: Path, home: Path, model_server: ModelServer

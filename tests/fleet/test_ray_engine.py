@@ -42,6 +42,7 @@ needs_ray = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-3")
 def test_ray_is_imported_for_its_engine_alone_and_without_it_the_way_is_one_line(
     tmp_path: Path,

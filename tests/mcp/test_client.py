@@ -98,6 +98,7 @@ def test_a_server_of_the_sdk_is_used_over_stdio(tmp_path: Path, era: str, versio
     asyncio.run(_use(sdk_server(), tmp_path, era, version))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("era", "version"), ERAS)
 def test_a_server_of_the_sdk_is_used_over_http(
     tmp_path: Path, http_url: str, era: str, version: str

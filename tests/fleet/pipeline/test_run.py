@@ -80,6 +80,7 @@ def steps_of(work: Path) -> dict[str, Any]:
     return {step["name"]: step for step in found["steps"]}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCALE-5")
 def test_steps_run_with_what_they_need_and_run_again_only_when_changed(
     model_server: ModelServer, tmp_path: Path
