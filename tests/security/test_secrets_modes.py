@@ -143,10 +143,11 @@ def test_an_export_replaces_no_file_unless_it_is_told_to(tmp_path: Path) -> None
     target.write_text("mine")
     link = tmp_path / "link.json"
     link.symlink_to(tmp_path / "elsewhere.json")
-    for path in (target, link):
+    is_there = "exists already - name another file, or add --force"
+    for path, why in ((target, is_there), (link, "a link leads elsewhere - give --output another")):
         done = run_agent("sessions", "export", session["id"], "-o", str(path))
         assert (done.code, done.stderr.count("\n")) == (2, 1)
-        assert "exists already - name another file, or add --force" in done.stderr
+        assert why in done.stderr
     assert target.read_text() == "mine"
     assert not (tmp_path / "elsewhere.json").exists()
     assert run_agent("sessions", "export", session["id"], "-o", str(target), "--force").code == 0
