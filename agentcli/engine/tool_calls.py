@@ -314,8 +314,9 @@ class ToolCalls:
         if job.facts is None or job.place is None:
             return False
         try:
-            edits = job.effect is not Effect.READ and bool(job.facts.paths)
-            if edits and (look := self._parts.policy.look_around) is not None:
+            writes = job.facts.paths or job.facts.definition.name == "bash"  # it names files, too
+            look = self._parts.policy.look_around
+            if writes and job.effect is not Effect.READ and look is not None:
                 await asyncio.to_thread(look)
             decision = job.decision(job.facts, job.place)
         except Exception as error:  # noqa: BLE001 - what cannot be judged is not run

@@ -817,17 +817,23 @@ def test_what_a_tool_has_printed_is_not_held_once_it_is_recorded() -> None:
 
 
 @pytest.mark.spec("SEC-17", "CAN-1")
-def test_what_may_take_long_is_looked_for_off_the_loop_and_only_before_an_edit() -> None:
+def test_what_may_take_long_is_looked_for_off_the_loop_and_only_before_a_write() -> None:
     class Edits(FakeTool):
         def paths(self, args: Any, workspace: Workspace) -> tuple[Path, ...]:
             return (workspace.cwd / "a.txt",)
 
     looked: list[threading.Thread] = []
-    for tool in (Edits("t", ok, Asks.EDIT), Edits("t", ok), FakeTool("t", ok, Asks.EDIT)):
-        world = World(PlayedProvider(calls(("a", "t", "{}")), says("x")), [tool])
+    for tool in (
+        Edits("t", ok, Asks.EDIT),
+        Edits("t", ok),
+        FakeTool("t", ok, Asks.EDIT),
+        FakeTool("bash", ok, Asks.ANYTHING),
+    ):
+        call = ("a", tool.name, '{"command": "touch x"}')
+        world = World(PlayedProvider(calls(call), says("x")), [tool])
         world.conversation.parts.policy.look_around = lambda: looked.append(
             threading.current_thread()
         )
         asyncio.run(world.run())
         assert [result.text for result in world.results] == ["ran a"]
-    assert len(looked) == 1 and looked[0] is not threading.main_thread()
+    assert len(looked) == 2 and threading.main_thread() not in looked
