@@ -33,6 +33,8 @@ _OF_GIT = frozenset({
 })  # fmt: skip
 _MARKS = frozenset({".git", *IN_DIRECTORIES})
 _ALWAYS = _MARKS | OBEYED  # looked at however many others there are
+# others' packages: nobody opens one of them as a project; their repositories are looked at
+_PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
 _HEAD, _LINKED_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-f]{40}"), re.compile(rb"refs/")
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 
@@ -265,6 +267,12 @@ def _ways_of(link: str) -> Iterator[str]:
 def lies_below(path: str, directory: str) -> bool:
     """Whether ``path`` is ``directory`` or in it; both are texts."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def is_in_package(path: str, roots: Iterable[str]) -> bool:
+    """Whether it is part of others' packages in one of ``roots``."""
+    below = (path[len(root) :].split("/") for root in roots if lies_below(path, root))
+    return not all(map(_PACKAGES.isdisjoint, below))
 
 
 def parents_of(path: str) -> Iterator[str]:

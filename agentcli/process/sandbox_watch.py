@@ -32,6 +32,7 @@ from agentcli.process.directories import (
     directories_in,
     git_directories_below,
     identity_of,
+    is_in_package,
     lies_below,
     listing_of,
     parents_of,
@@ -88,8 +89,6 @@ _REBASE = "rebase-merge/git-rebase-todo"
 _MERGES = ("rebase-merge/strategy", "sequencer/opts")
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
-# others' packages: nobody opens one of them as a project; their repositories are looked at
-_PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
 
 
 class Kind(Enum):
@@ -101,10 +100,14 @@ class Kind(Enum):
     COMMON = "a link to a repository's common directory"
     ATTRIBUTES = "git attributes"
     SCRIPT = "run by other programs"
+    NAMED = "run by what was there before it"
     TODO = "the steps of a rebase"
     STRATEGY = "how commits are merged"
     REMOTE = "the address of a remote"
     SHUT = "a directory that cannot be looked into"
+
+
+_SCRIPTS = frozenset({Kind.SCRIPT, Kind.NAMED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,7 @@ class Survey:
         return [
             Path(path)
             for path, item in self.items.items()
-            if item.kind is Kind.SCRIPT and "/.husky/_/" not in path
+            if item.kind in _SCRIPTS and "/.husky/_/" not in path
         ]
 
 
@@ -199,7 +202,7 @@ class TreeWatch:
         """Take what is there now for the user's own; where ``others`` look, what these know."""
         now = self._look()
         for _ in range(_MOST_INCLUDED):
-            named, old = self._named_by_configuration(now), self._named
+            named, old = self._named_by_configuration(now, Kind.NAMED), self._named
             self._named = named
             if not old.items() <= named.items():
                 now = self._look(now.give_up)
@@ -277,8 +280,8 @@ class TreeWatch:
             if not born:
                 break
             # a repository or a script that has come up is run as the others are
-            ours = self._named_by_configuration(self._without_new_repositories(kept))
-            self._named |= {each: Kind.HOOK if each in ours else Kind.SCRIPT for each in born}
+            ours = self._named_by_configuration(self._without_new_repositories(kept), Kind.NAMED)
+            self._named |= {each: ours.get(each, named[each]) for each in born}
             self._add_named(born, now)
             changed = self._changed(now)
         return now, changed
@@ -331,7 +334,7 @@ class TreeWatch:
         self._add_others(found)
         hiding = hiding_below([*self._roots, *self._untrusted], found.directories)
         for place in dict.fromkeys((*ways_to(self._scripts, self._roots), *map(str, hiding))):
-            self._add_tree(place, Kind.SCRIPT, found)
+            self._add_tree(place, Kind.NAMED, found)
         self._add_named(self._named, found)
         return found
 
@@ -363,7 +366,7 @@ class TreeWatch:
             else:
                 self._link(path, found)
             return
-        if self._is_in_package(prefix):
+        if is_in_package(prefix, (*self._roots, *self._untrusted)):
             return
         if is_obeyed(name.lower()) or os.path.islink(path):  # noqa: PTH114 - a text
             self._add_file(path, Kind.SCRIPT, found)  # where a link leads is named by it
@@ -387,13 +390,6 @@ class TreeWatch:
         """Whether what lies there is looked at."""
         places = (*self._roots, *self._untrusted, *self._shared)
         return any(lies_below(path, place) for place in places)
-
-    def _is_in_package(self, path: str) -> bool:
-        return any(
-            not _PACKAGES.isdisjoint(path[len(root) :].split("/"))
-            for root in (*self._roots, *self._untrusted)
-            if lies_below(path, root)
-        )
 
     def _git_directory(self, git: str, found: Survey) -> None:
         """What in it, and in those that it leads to, decides which programs git runs."""
@@ -464,15 +460,17 @@ class TreeWatch:
                 break
             left[is_file] -= 1
             content = self._held(each, found) if is_file else None
-            if content is not None and each not in found.items:
+            if (seen := found.items.get(each)) is None and content is not None:
                 found.items[each] = _Watched(kind, content, top or path)
+            elif seen is not None and seen.kind is Kind.SCRIPT and kind is Kind.NAMED:
+                found.items[each] = replace(seen, kind=kind)
 
     # --- what configuration names ----------------------------------------------------------
 
-    def _named_by_configuration(self, found: Survey) -> dict[str, Kind]:
+    def _named_by_configuration(self, found: Survey, script: Kind = Kind.SCRIPT) -> dict[str, Kind]:
         """Files and directories of the workspace that git's configuration has it use.
 
-        So does a hook that is a link, or names one.
+        So does a hook that is a link, or names one. ``script`` is what counts as run.
         """
         named: dict[str, Kind] = {}
         configs = _configs(found)
@@ -491,13 +489,13 @@ class TreeWatch:
         for config, directory, starts in running:
             for tree in starts:
                 for place, is_config in named_by(config, directory, tree):
-                    named[place] = Kind.CONFIG if is_config else Kind.SCRIPT
+                    named[place] = Kind.CONFIG if is_config else script
                     trees.setdefault(place, set()).add(tree)
         for place, is_config in (each for root in self._roots for each in run_around(root)):
-            named[place] = Kind.CONFIG if is_config else Kind.SCRIPT
+            named[place] = Kind.CONFIG if is_config else script
         for root in filter(named.__contains__, self._roots):  # it is the directory of the hooks
             named |= {f"{root}/{name}": Kind.HOOK for name in AT_TOP}
-        self._add_led_to(named, found, trees)
+        self._add_led_to(named, found, trees, script)
         return {
             place: kind
             for place, kind in named.items()
@@ -505,7 +503,7 @@ class TreeWatch:
         }
 
     def _add_led_to(
-        self, named: dict[str, Kind], found: Survey, trees: Mapping[str, set[str]]
+        self, named: dict[str, Kind], found: Survey, trees: Mapping[str, set[str]], script: Kind
     ) -> None:
         """Add where what counts leads that is a link, and what hooks name."""
         every = _every(found, trees)
@@ -514,19 +512,19 @@ class TreeWatch:
             for tree in () if self.is_inside(place) else trees.get(place, ()):
                 hooks = hooks_in(place)
                 led_to = (*map(real_text, hooks), *run_by(hooks, tree))
-                named |= dict.fromkeys(led_to, Kind.SCRIPT)
+                named |= dict.fromkeys(led_to, script)
         for path, item in found.items.items():
-            is_run = item.kind in {Kind.HOOK, Kind.SCRIPT}
+            is_run = item.kind is Kind.HOOK or item.kind in _SCRIPTS
             above = (path, *parents_of(path))
             if stat.S_ISLNK(item.content.type):
                 if is_run or item.kind in {Kind.CONFIG, Kind.ATTRIBUTES}:
-                    named[real_text(path)] = Kind.SCRIPT if is_run else item.kind
+                    named[real_text(path)] = script if is_run else item.kind
             elif is_run and (
                 item.kind is Kind.HOOK or _RUNS_SCRIPTS.search(path) or not by_git.isdisjoint(above)
             ):
                 nearest = {next((each for each in above if each in every), above[1])}
                 for tree in nearest.union(*(trees.get(each, ()) for each in above)):
-                    named |= dict.fromkeys(run_by([path], tree), Kind.SCRIPT)
+                    named |= dict.fromkeys(run_by([path], tree), script)
 
     def _without_new_repositories(self, found: Survey) -> Survey:
         """What nobody has opened yet runs nothing there but for the user, who goes there first."""

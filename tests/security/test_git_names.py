@@ -278,3 +278,35 @@ def test_a_script_around_the_repository_whose_hook_names_it_is_protected(
     told(work, "sh x.sh", kind=kind)
     subprocess.run(["git", "commit", "-qm", "x", "--allow-empty"], check=False, cwd=inner)
     assert not (work / "pwned").exists()
+
+
+BEFORE_ITS_DIRECTORY = {
+    "a program on PATH": (":", "new/ls", "ls"),
+    "a program of git's": ("git config core.fsmonitor new/x", "new/x", "git status"),
+    "hooks": (
+        "git config core.hooksPath new/h",
+        "new/h/pre-commit",
+        "git commit --allow-empty -qm x",
+    ),
+    "an .envrc": ("echo '. ./new/.envrc.x' > .envrc", "new/.envrc.x", ". ./.envrc"),
+}
+
+
+@both
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    ("before", "made", "used"), BEFORE_ITS_DIRECTORY.values(), ids=BEFORE_ITS_DIRECTORY
+)
+def test_what_is_run_already_does_not_come_with_a_new_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, before: str, made: str, used: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    sh(before, work)
+    monkeypatch.setenv("PATH", f"{work}/new:{os.environ['PATH']}")
+    place = os.path.dirname(made)
+    (text,) = told(
+        work, f"git init -q new; mkdir -p {place}; {EVIL} {made}; chmod +x {made}", kind=kind
+    )
+    assert "was renamed" in text
+    sh(used, work)
+    assert not (work / "pwned").exists()
