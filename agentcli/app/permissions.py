@@ -15,6 +15,7 @@ from agentcli.domain.ports import PermissionMode
 from agentcli.domain.reports import Explanation, InMode
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import ToolBox, Workspace
+from agentcli.engine.jobs import ShellPlaces
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
 from agentcli.policy.grants import offers_of
 from agentcli.policy.judge import judge
@@ -28,8 +29,9 @@ def explain(
     policy: Policy,
     name: str,
     arguments: Mapping[str, Any],
+    left: object = None,
 ) -> Explanation:
-    """What would become of a call of the tool ``name``.
+    """What would become of a call of the tool ``name``, after what the shells have ``left``.
 
     Raises ``UsageError`` for a tool that is not there and for arguments that it does not take.
     """
@@ -43,7 +45,14 @@ def explain(
         paths = tool.paths(args, workspace)
     except InvalidArguments as error:
         raise UsageError(f"{name} does not take this: {error}", "give them as NAME=VALUE") from None
-    call, place = CallFacts(tool.definition, arguments, paths), CallPlace(workspace, policy)
+    call = CallFacts(tool.definition, arguments, paths)
+
+    def place_in(mode: PermissionMode) -> CallPlace:
+        shells = ShellPlaces.seen(left, workspace, replace(policy, mode=mode))
+        place = shells.place(arguments)
+        return place if name == "bash" else replace(place, workspace=workspace)
+
+    place = place_in(policy.mode)
     decision = judge(call, place)
     asks = decision.answer is Answer.ASK
     offers = offers_of(call, place, decision) if asks else ()
@@ -58,14 +67,13 @@ def explain(
         mode=str(policy.mode),
         offers=tuple(offer for offer, _ in offers),
         where=_where(call, decision, policy),
-        modes=tuple(_in_mode(call, place, mode) for mode in PermissionMode),
+        modes=tuple(_in_mode(call, place_in(mode)) for mode in PermissionMode),
     )
 
 
-def _in_mode(call: CallFacts, place: CallPlace, mode: PermissionMode) -> InMode:
-    policy = replace(place.policy, mode=mode)
-    decision = judge(call, replace(place, policy=policy))
-    return InMode(str(mode), str(decision.answer), _where(call, decision, policy))
+def _in_mode(call: CallFacts, place: CallPlace) -> InMode:
+    decision, policy = judge(call, place), place.policy
+    return InMode(str(policy.mode), str(decision.answer), _where(call, decision, policy))
 
 
 _WHERE = {

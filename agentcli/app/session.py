@@ -198,14 +198,18 @@ class Session:
         """The rules that decide what runs (SEC-3)."""
         return self._parts.policy
 
-    def explain(self, text: str) -> Explanation:
+    async def explain(self, text: str) -> Explanation:
         """What would become of the command, or of the call ``TOOL name=value``; see there."""
         from agentcli.app.permissions import explain, read_call
+        from agentcli.engine.jobs import SHELL
 
         parts = self._parts
+        if parts.sandbox is not None:
+            await parts.sandbox.begin()
         self.sandbox_changed()
         name, arguments = read_call(parts.toolbox, text)
-        return explain(parts.toolbox, parts.workspace, parts.policy, name, arguments)
+        left = await parts.state.get(SHELL)
+        return explain(parts.toolbox, parts.workspace, parts.policy, name, arguments, left)
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -234,8 +238,10 @@ class Session:
 
     def sandbox_changed(self) -> None:
         """Judge commands by what limits them now."""
-        sandbox = self._parts.sandbox
-        self.policy.contained = sandbox is not None and sandbox.state.is_on
+        if (sandbox := self._parts.sandbox) is None:
+            self.policy.contained = False
+        else:
+            self.policy.contained, self.policy.network = sandbox.state.is_on, sandbox.state.network
 
     @property
     def background(self) -> Background | None:

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import UsageError
+from agentcli.policy.decision import Rule
 from tests.repl.direct_chat import DirectChat, talk
+from tests.support.model_server import ModelServer
+from tests.support.replies import call
+from tests.support.sandboxes import needs
 
 
 @pytest.fixture
@@ -61,3 +65,31 @@ def test_what_permissions_cannot_do_is_said(line: str, said: str, work: Path, ho
         assert not (home / "agentcli" / "config.toml").exists()
 
     talk(DirectChat(work), body)
+
+
+@pytest.mark.spec("SEC-15", "UI-7")
+@pytest.mark.parametrize("sandbox", ["auto", "landlock", "off"])
+def test_a_command_is_explained_as_it_would_run_where_the_shell_is(
+    work: Path, home: Path, model_server: ModelServer, sandbox: str
+) -> None:
+    if sandbox == "landlock":
+        needs(sandbox)
+    (home / "agentcli").mkdir(exist_ok=True)
+    (home / "agentcli" / "config.toml").write_text(f'sandbox = "{sandbox}"\n')
+    (work / "sub").mkdir()
+
+    async def body(chat: DirectChat) -> None:
+        rule = Rule("bash", "./build.sh", exact=True, directory=work)
+        chat.session.policy.granted.append(rule)
+        told = await chat.do("/permissions explain ./build.sh")
+        assert told[0].startswith("It runs without asking: allowed by the rule")
+        model_server.add(call("bash", {"command": "cd sub"}), "There.")
+        await chat.say("go")
+        told = await chat.do("/permissions explain ./build.sh")
+        assert told[0] == "It asks: it runs a command"
+        told = await chat.do("/permissions explain ls ..")
+        assert told[0].startswith("It runs without asking: reads inside the workspace")
+        told = await chat.do("/permissions explain read_file path=../x")
+        assert told[0].endswith("is outside the workspace")
+
+    talk(DirectChat(work, model_server), body)

@@ -28,7 +28,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     elif not word:
         chat.show(_overview(chat))
     elif word == "explain" and rest:
-        chat.show(explanation_lines(chat.session.explain(rest), chat.theme))
+        chat.show(explanation_lines(await chat.session.explain(rest), chat.theme))
     elif word in _KINDS and rest:
         await _add(chat, word, rest)
     elif word == "remove" and rest:
