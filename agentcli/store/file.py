@@ -104,7 +104,7 @@ class SessionFile:
     def open(self) -> None:
         """Open an existing file: checked, locked if writable, of the current version."""
         try:
-            status = self.path.stat()
+            status = self.path.lstat()  # a link may lead to another program's (SEC-16)
         except FileNotFoundError:
             raise SessionNotFound(
                 f"no session file {self.path}", "see: agent sessions list"

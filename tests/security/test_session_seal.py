@@ -370,6 +370,30 @@ def test_what_lies_beside_a_session_file_leads_to_no_file_of_the_user(
     assert victim.read_text() == "of years\n"
 
 
+@pytest.mark.parametrize("command", ["resume", "tasks", "repair"])
+def test_a_link_in_the_place_of_a_session_file_has_no_other_database_changed(
+    model_server: ModelServer, work: Path, tmp_path: Path, command: str
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    database = tmp_path / "bookmarks.sqlite"
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute("CREATE TABLE bookmark (address)")
+    database.chmod(0o644)
+    before = database.read_bytes(), database.stat().st_mode
+    path.unlink()
+    path.symlink_to(database)
+    args = {
+        "resume": ("run", "--session", path.stem, "go on"),
+        "tasks": ("tasks", "daemon", "--session", path.stem),
+        "repair": ("sessions", "repair", path.stem),
+    }[command]
+    done = run_agent(*args, env=env, cwd=work)
+    assert done.code != 0 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert (database.read_bytes(), database.stat().st_mode) == before
+    assert path.is_symlink()
+
+
 @pytest.mark.slow
 @pytest.mark.spec("SEC-3")
 def test_a_link_in_the_place_of_its_runs_opens_no_directory_to_reads(

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 import time
 from pathlib import Path
 
-from agentcli.domain.errors import SessionNotFound, SessionTooNew, StoreError
+from agentcli.domain.errors import PersistenceError, SessionNotFound, SessionTooNew, StoreError
 from agentcli.domain.values import frozen
 from agentcli.store import disk, wal
 from agentcli.store.file import SessionFile, fault, name_of
@@ -56,6 +57,8 @@ def repair(path: Path) -> RepairReport:
     """
     if not path.exists():
         raise SessionNotFound(f"no session file {path}", "see: agent sessions list")
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise PersistenceError(f"{path} is a link or no file at all", "move it away")
     try:
         lock = WriterLock.acquire(path, name_of)
         try:
