@@ -45,10 +45,10 @@ def policy_for(
     policy.is_bound = settings.sandbox in _NAMED
     own = (*settings.paths.own_places(options.cwd), *_users_directories(settings))
     policy.own_directories = own
-    roots = (options.cwd, *options.add_dirs)
-    policy.own_directories += (*_hook_scripts(settings, roots), *server_files(options))
+    policy.roots += (options.cwd, *options.add_dirs)
+    policy.own_directories += (*_hook_scripts(settings, policy.roots), *server_files(options))
     policy.free_to_read = free_to_read
-    others = _Others(roots)
+    others = _Others(policy.roots)
     policy.run_by_others, policy.look_around = others.run, others.look
     return policy
 

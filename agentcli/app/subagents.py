@@ -306,6 +306,7 @@ class Runner:
                         await uninterruptible(self._close(work))
                 finally:
                     if tree is not None:
+                        parent.parts.policy.roots.remove(tree.workspace.root)
                         told = f"\n\n[{await uninterruptible(tree.leave())}]"
             except AgentError as error:
                 if stopped():
@@ -340,6 +341,7 @@ class Runner:
             if what not in self.parent.told:
                 self.parent.told.add(what)
                 self.emit(Notice(f"the agent {what}: it works in the session's directory"))
+        self.parent.conversation.parts.policy.roots += [tree.workspace.root for tree in made]
         return made[0] if made else None
 
     async def _session(

@@ -109,6 +109,7 @@ class Policy:
     named that sandbox, so that it stays in mode ``yolo`` (SEC-3); ``network``: commands have it
     within that, as the settings say; ``yolo_twice``: the user has
     asked twice for no questions, so that destructive commands run as well (SEC-14).
+    ``roots`` are what is worked in, the worktrees of sub-agents too, of which
     ``run_by_others`` says how git or a shell would run or obey a file when the user calls it;
     empty: neither would (SEC-17); ``look_around``, which may take a second, before a judgement has
     it answer at once. ``auto_offered``: mode ``auto`` has been offered in an approval;
@@ -127,6 +128,7 @@ class Policy:
     is_bound: bool = False
     network: bool = False
     yolo_twice: bool = False
+    roots: list[Path] = field(default_factory=list)
     run_by_others: Callable[[Path], str] = lambda _: ""
     look_around: Callable[[], None] | None = None
     auto_offered: bool = False

@@ -111,6 +111,23 @@ def test_where_the_named_sandbox_does_not_work_in_its_worktree_it_does_not_start
     assert "The agent could not start: --sandbox bwrap" in told
 
 
+@pytest.mark.spec("SEC-17")
+def test_what_others_run_is_protected_in_its_worktree_as_in_the_directory_of_the_session(
+    root: Path,
+) -> None:
+    write(root, "services/api/.envrc", "source ../../common.sh\n")
+    write(root, "common.sh", "true\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "direnv")
+    edit = call("write_file", {"path": "common.sh", "content": "x\n"})
+    script = [Reply(blocks=(task("go!", agent="writer"),)), edit, "did", "thanks"]
+    with ModelServer(script) as server:
+        args = ("run", "--permission-mode", "accept-edits", "go", "-o", "json")
+        done = run_agent(*args, env=agent_env(server), cwd=root)
+    (denied,) = done.result["permission_denials"]
+    assert "common.sh (run by .envrc) is protected" in denied["reason"]
+
+
 @pytest.mark.spec("EXT-3")
 def test_where_there_is_no_repository_it_works_beside_the_others(
     root: Path, tmp_path: Path
