@@ -9,6 +9,7 @@ nothing of the task is left (its guard sees to that); what is kept of its output
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import sys
@@ -19,8 +20,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
+from agentcli.domain.files import opened_directory
 from agentcli.domain.values import frozen
-from agentcli.fleet.results import MAX_LINE_BYTES, opened_directory
+from agentcli.fleet.results import MAX_LINE_BYTES
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, end_processes, run
 from agentcli.process.shell import open_nameless
 from agentcli.ui.sanitize import clean_line
@@ -106,9 +108,9 @@ class LocalEngine:
         try:
             with opened_directory(call.cwd) as place:  # no link of an earlier task's (SEC-5)
                 return await self._run(call, cancel, place)
-        except NotADirectoryError:
-            return TaskResult(2, {"result": f"{call.cwd} leads elsewhere now"})
         except (StartFailed, OSError) as error:
+            if isinstance(error, OSError) and error.errno in {errno.ELOOP, errno.ENOTDIR}:
+                return TaskResult(2, {"result": f"{call.cwd} leads elsewhere now"})
             took_ms = _since_ms(began)
             return TaskResult(None, problem=f"could not be started: {error}", duration_ms=took_ms)
         finally:

@@ -18,13 +18,13 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from agentcli.domain.errors import PersistenceError, UsageError
-from agentcli.domain.files import refuse_links
+from agentcli.domain.files import directory_of, refuse_links
 from agentcli.domain.session import session_id_at
 from agentcli.domain.values import mutable
 from agentcli.ui.sanitize import safe_json
@@ -346,7 +346,7 @@ def write_whole(path: Path, pieces: Iterator[bytes]) -> None:
     """
     temporary = f".{path.name}.{os.getpid()}"
     try:
-        with opened_directory(path.parent) as place:
+        with directory_of(path) as place:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=place)
             try:
@@ -368,24 +368,10 @@ def write_whole(path: Path, pieces: Iterator[bytes]) -> None:
 def make_folder(path: Path) -> None:
     """Make a directory if it is missing, as ``write_whole`` a file."""
     try:
-        with suppress(FileExistsError), opened_directory(path.parent) as place:
+        with suppress(FileExistsError), directory_of(path) as place:
             os.mkdir(path.name, 0o700, dir_fd=place)
     except OSError as error:
         raise _unwritten(path, error) from error
-
-
-@contextmanager
-def opened_directory(directory: Path) -> Iterator[int]:
-    """A handle of a directory to which no link leads."""
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
-    handle = os.open(directory.anchor, flags)
-    try:
-        for name in directory.parts[1:]:
-            before, handle = handle, os.open(name, flags, dir_fd=handle)
-            os.close(before)
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -23,12 +23,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.domain.files import real_text
+from agentcli.domain.files import directory_of, real_text
 from agentcli.domain.patterns import LazyPattern
 from agentcli.process import sandbox_landlock as _sandbox_landlock
 from agentcli.process.sandbox_home import git_configuration, is_below
 from agentcli.process.sandbox_places import Places
-from agentcli.process.set_aside import parent_of
 from agentcli.process.shell import PREFIX, open_nameless, sweep_once
 
 PROGRAM = "bwrap"
@@ -315,9 +314,7 @@ def _work_mounts(private: PrivatePlaces, places: Places, by: str) -> Iterator[st
 def remove_mount_points(paths: Iterable[Path]) -> None:
     """Remove what bubblewrap makes to mount on where a file has gone: empty ones, no more."""
     for path in tuple(paths):
-        with parent_of(str(path.parent)) as parent, contextlib.suppress(OSError):
-            if parent is None:
-                continue
+        with contextlib.suppress(OSError), directory_of(path) as parent:
             status = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
             is_empty = (status.st_size, status.st_nlink, status.st_uid) == (0, 1, os.getuid())
             if is_empty and status.st_mode == stat.S_IFREG | _OF_MOUNT_POINT:

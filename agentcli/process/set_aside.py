@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
 
-from agentcli.domain.files import open_regular
+from agentcli.domain.files import directory_of, open_regular
 
 SUFFIX = ".set-aside"
 SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
@@ -117,39 +117,24 @@ def set_aside(path: Path, before: Held | None = None) -> str:
 def set_aside_each(changed: Iterable[tuple[str, Held | None]]) -> Iterator[str]:
     """``set_aside`` for each; those that follow one another in a directory go together."""
     for directory, beside in groupby(changed, lambda one: os.path.dirname(one[0])):  # noqa: PTH120 - a text
-        with parent_of(directory) as parent:
-            if parent is not None:
-                yield from filter(None, (_set_aside_in(parent, *one) for one in beside))
+        with contextlib.suppress(OSError), directory_of(Path(directory, "any")) as parent:
+            yield from filter(None, (_set_aside_in(parent, *one) for one in beside))
 
 
 def put_back(path: Path, before: Held) -> str:
     """Make what was removed again, and its directory; the line as above, empty if that fails."""
     with contextlib.suppress(OSError):
         path.parent.mkdir()
-    with parent_of(str(path.parent)) as parent:
-        if parent is None or not _put_back(parent, path.name, before):
-            return ""
+    is_back = False
+    with contextlib.suppress(OSError), directory_of(path) as parent:
+        is_back = _put_back(parent, path.name, before)
+    if not is_back:
+        return ""
     shown = str(path) if str(path).isprintable() else ascii(str(path))
     return (
         f"[sandbox: {shown} is protected and was put back; "
         'to remove it, run the command again with access "outside"]'
     )
-
-
-@contextlib.contextmanager
-def parent_of(directory: str) -> Iterator[int | None]:
-    """The directory, open; ``None`` where a link leads elsewhere."""
-    parent, place = -1, ""
-    try:
-        with contextlib.suppress(OSError):
-            # one that cannot be listed, too
-            look = getattr(os, "O_PATH", os.O_RDONLY)
-            parent = os.open(directory, look | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            place = os.readlink(f"/proc/self/fd/{parent}")  # noqa: PTH115 - a text
-        yield parent if place == directory else None
-    finally:
-        if parent >= 0:
-            os.close(parent)
 
 
 def _set_aside_in(parent: int, path: str, before: Held | None) -> str:

@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 
 from agentcli.domain.codemap import MapState, Symbol, SymbolUses, UsedIn
 from agentcli.domain.errors import AgentError
+from agentcli.domain.files import is_directory
 from agentcli.domain.tools import Asks, ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
 from agentcli.tools.common.base import Arguments, BaseTool, bounded, escaped, one_line
-from agentcli.tools.files.no_follow import is_directory
 from agentcli.tools.files.paths import (
     FileProblem,
     JudgedContext,

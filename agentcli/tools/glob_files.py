@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import Field
 
+from agentcli.domain.files import is_directory
 from agentcli.domain.tools import Asks, ToolHints, ToolOutput, Workspace
 from agentcli.process.run import Ending
 from agentcli.tools.common.base import Arguments, BaseTool, bounded, one_line
 from agentcli.tools.files.disk import look
-from agentcli.tools.files.no_follow import is_directory
 from agentcli.tools.files.paths import (
     FileProblem,
     JudgedContext,

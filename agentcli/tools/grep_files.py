@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pydantic import Field
 
+from agentcli.domain.files import opened_directory
 from agentcli.domain.tools import Asks, ToolHints, ToolOutput, Workspace
 from agentcli.process.run import Ending
 from agentcli.tools.common.base import Arguments, BaseTool, bounded, one_line
 from agentcli.tools.files.disk import look, opened
-from agentcli.tools.files.no_follow import opened_directory
 from agentcli.tools.files.paths import (
     FileProblem,
     JudgedContext,

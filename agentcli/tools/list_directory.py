@@ -11,11 +11,11 @@ from pathlib import Path
 from pydantic import Field
 
 from agentcli.domain.clean import plural
+from agentcli.domain.files import opened_directory
 from agentcli.domain.tools import ToolHints, ToolOutput, Workspace
 from agentcli.tools.common.base import MAX_CHARS, Arguments, escaped, one_line
 from agentcli.tools.files.disk import human_size, kind_of
 from agentcli.tools.files.file_tool import FileTool, name_of
-from agentcli.tools.files.no_follow import opened_directory
 from agentcli.tools.files.paths import (
     FileProblem,
     JudgedContext,

@@ -7,11 +7,11 @@ import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agentcli.domain.files import lstat_of, readlink_of
 from agentcli.domain.tools import ToolHints, ToolOutput, Workspace
 from agentcli.tools.common.base import Arguments, escaped, one_line
 from agentcli.tools.files.disk import human_size, kind_of
 from agentcli.tools.files.file_tool import FileTool, name_of
-from agentcli.tools.files.no_follow import lstat_of, readlink_of
 from agentcli.tools.files.paths import (
     JudgedContext,
     located,

@@ -37,10 +37,10 @@ from typing import TYPE_CHECKING, TypeVar
 from agentcli.app.files.safe_git import find_git
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
+from agentcli.domain.files import directory_of, lstat_at, open_at
 from agentcli.domain.rewind import ABSENT, FileKind, FileState
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
-from agentcli.tools.files.no_follow import directory_of, lstat_at, open_at
 
 if TYPE_CHECKING:
     from agentcli.store.rewinds import RewindTable

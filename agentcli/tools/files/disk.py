@@ -7,7 +7,7 @@ Only regular files are read, bounded, never blocking (SEC-13). ::
         change.delete(path, before)
         change.commit()                             renames; on a failure earlier ones are undone
 
-Law: a path is opened without following a link (``no_follow``), so that one put in between the
+Law: a path is opened without following a link (``domain.files``), so that one put in between the
 judgement of the path and its use is refused (SEC-5). A file is known by a fingerprint of its
 content; one that was read in this session and differs now is not changed unseen (TOOL-8). What is
 replaced must be, at that moment, the very file (inode, size, time) whose content the change was
@@ -34,8 +34,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from agentcli.domain.files import directory_of, lstat_at, lstat_of, open_at
 from agentcli.domain.tools import FileLedger, Workspace
-from agentcli.tools.files.no_follow import directory_of, lstat_at, lstat_of, open_at
 from agentcli.tools.files.paths import FileProblem, not_found, os_problem, shown
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024

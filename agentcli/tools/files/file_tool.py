@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentcli.domain.cancel import uninterruptible
+from agentcli.domain.files import size_of
 from agentcli.domain.tools import Asks, FileLedger, ToolContext, ToolOutput, Workspace, WouldFail
 from agentcli.domain.values import frozen
 from agentcli.tools.common.base import Arguments, BaseTool
 from agentcli.tools.files.diff import MAX_KEPT_CHARS, shortened
 from agentcli.tools.files.disk import MAX_WHOLE_BYTES, FoundFile, Transaction, human_size, note_seen
-from agentcli.tools.files.no_follow import size_of
 from agentcli.tools.files.paths import FileProblem, JudgedContext, changed_meanwhile, shown
 from agentcli.tools.files.text import Encoding, Text, decode
 

@@ -17,10 +17,10 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+from agentcli.domain.files import is_directory, lstat_of, opened_directory
 from agentcli.domain.tools import ToolContext, Workspace
 from agentcli.domain.values import frozen
 from agentcli.tools.common.base import escaped, one_line
-from agentcli.tools.files.no_follow import is_directory, lstat_of, opened_directory
 
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})|\\([nrt\\])")
 _NAMED_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"\\": b"\\"}

@@ -26,10 +26,10 @@ from itertools import groupby
 from pathlib import Path
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.files import below, lstat_at, open_at, opened_directory
 from agentcli.policy.places import credential_place
 from agentcli.process.environment import base_environment, find_program
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
-from agentcli.tools.files.no_follow import below, lstat_at, open_at, opened_directory
 from agentcli.tools.search.globs import PathFilter
 from agentcli.tools.search.worker import (
     BAD_PATTERN,

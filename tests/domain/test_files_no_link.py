@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.tools.files import no_follow
+from agentcli.domain import files
 
 
 def _enter(manager: Any) -> None:
@@ -19,11 +19,11 @@ def _enter(manager: Any) -> None:
 
 
 WAYS: dict[str, Callable[[Path], Any]] = {
-    "directory": lambda path: _enter(no_follow.directory_of(path)),
-    "new directory": lambda path: _enter(no_follow.directory_of(path / "new/x", [])),
-    "listing": lambda path: _enter(no_follow.opened_directory(path.parent)),
-    "status": no_follow.lstat_of,
-    "link": lambda path: no_follow.readlink_of(path.parent / "link"),
+    "directory": lambda path: _enter(files.directory_of(path)),
+    "new directory": lambda path: _enter(files.directory_of(path / "new/x", [])),
+    "listing": lambda path: _enter(files.opened_directory(path.parent)),
+    "status": files.lstat_of,
+    "link": lambda path: files.readlink_of(path.parent / "link"),
 }
 
 
@@ -48,39 +48,39 @@ def test_a_directory_that_is_a_link_is_not_passed(tmp_path: Path, way: str, shap
 def test_a_descent_from_an_open_directory_keeps_to_it(tmp_path: Path) -> None:
     (tmp_path / "d/sub").mkdir(parents=True)
     (tmp_path / "d/sub/f").write_text("x")
-    with no_follow.opened_directory(tmp_path.resolve() / "d") as directory:
+    with files.opened_directory(tmp_path.resolve() / "d") as directory:
         (tmp_path / "d").rename(tmp_path / "elsewhere")
         (tmp_path / "d").symlink_to("/etc")
-        with no_follow.below(directory, ["sub"]) as inner:
-            descriptor = no_follow.open_at("f", inner)
+        with files.below(directory, ["sub"]) as inner:
+            descriptor = files.open_at("f", inner)
         assert os.read(descriptor, 9) == b"x"
         os.close(descriptor)
         (tmp_path / "elsewhere/sub").rename(tmp_path / "elsewhere/real")
         (tmp_path / "elsewhere/sub").symlink_to("real")
-        with pytest.raises(OSError, match="symbolic links"), no_follow.below(directory, ["sub"]):
+        with pytest.raises(OSError, match="symbolic links"), files.below(directory, ["sub"]):
             pass
 
 
 def test_missing_directories_are_made_and_told(tmp_path: Path) -> None:
     made: list[Path] = []
     root = tmp_path.resolve()
-    with no_follow.directory_of(root / "a/b/f", made) as directory:
+    with files.directory_of(root / "a/b/f", made) as directory:
         assert os.fstat(directory).st_ino == (root / "a/b").stat().st_ino
     assert made == [root / "a", root / "a/b"]
 
 
 def test_the_root_and_what_is_missing(tmp_path: Path) -> None:
-    assert no_follow.is_directory(Path("/"))
-    with no_follow.opened_directory(Path("/")) as directory:
+    assert files.is_directory(Path("/"))
+    with files.opened_directory(Path("/")) as directory:
         assert "tmp" in os.listdir(directory) or os.listdir(directory)
-    assert not no_follow.is_directory(tmp_path / "absent")
+    assert not files.is_directory(tmp_path / "absent")
     before = set(os.listdir("/dev/fd"))
     with pytest.raises(FileNotFoundError):
-        no_follow.lstat_of(tmp_path / "absent/x")
+        files.lstat_of(tmp_path / "absent/x")
     assert set(os.listdir("/dev/fd")) == before
 
 
 def test_a_pipe_is_opened_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with no_follow.opened_directory(tmp_path.resolve()) as directory:
-        os.close(no_follow.open_at("pipe", directory))
+    with files.opened_directory(tmp_path.resolve()) as directory:
+        os.close(files.open_at("pipe", directory))
