@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall
-from agentcli.domain.ports import ApprovalRequest, GrantOffer
+from agentcli.domain.ports import ApprovalRequest, GrantOffer, PermissionMode
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, OutputKind, Tool, ToolOutput, Workspace
 from agentcli.domain.values import frozen, mutable
@@ -100,6 +100,7 @@ class Job:
     """One call on its way. ``output`` is set when there is an answer to record.
 
     ``hook`` is what the user's hooks have said of it; ``None`` before they were asked.
+    ``mode`` is the one that ``facts`` and ``place`` were gathered in.
     ``launch`` is what the call has run in its place: it is judged as that. ``access`` is where the
     policy lets a command run; ``is_free`` from the sandbox is what the user has typed.
     """
@@ -112,6 +113,7 @@ class Job:
     is_concurrent: bool = True
     facts: CallFacts | None = None
     place: CallPlace | None = None
+    mode: PermissionMode | None = None
     output: ToolOutput | None = None
     status: ResultStatus | None = None
     started_at: float | None = None
@@ -165,12 +167,18 @@ class Job:
         self.summary = tool.summary(self.args)
         paths = acting.paths(args, place.workspace)
         self.facts, self.place = CallFacts(definition, arguments, paths, via), place
+        self.mode = place.policy.mode
         self.effect = effect_of(self.facts, place)
         known_to_read = self.effect is Effect.READ and not definition.only_reads
         known_to_read = known_to_read and not moves_shell(self.facts)
         starts = self.launch is not None and not self.launch.is_direct
         reads_along = known_to_read and not starts  # a start is seen by what comes after
         self.is_concurrent = tool.definition.concurrent or reads_along
+
+    @property
+    def is_of_other_mode(self) -> bool:
+        """Whether the mode has been switched since, and with it where commands run."""
+        return self.place is not None and self.mode is not self.place.policy.mode
 
     def decision(self, facts: CallFacts, place: CallPlace) -> Decision:
         """The policy's answer, with what hooks have said of the call."""

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from agentcli.domain.ports import SessionStore
     from agentcli.domain.tools import BackgroundSwitch
     from agentcli.engine.hooked import CallHooks
-    from agentcli.policy.decision import CallFacts, CallPlace
 
 GRACE_S = 0.15
 END_PATIENCE_S = 0.1
@@ -311,27 +310,42 @@ class ToolCalls:
 
     async def _permitted(self, job: Job) -> bool:
         """Whether the call may run; when not, ``job.output`` says why."""
-        if job.facts is None or job.place is None:
+        if job.facts is None:
             return False
         try:
             writes = job.facts.paths or job.facts.definition.name == "bash"  # it names files, too
             look = self._parts.policy.look_around
             if writes and job.effect is not Effect.READ and look is not None:
                 await asyncio.to_thread(look)
-            decision = job.decision(job.facts, job.place)
+            decision = await self._decision(job)
         except Exception as error:  # noqa: BLE001 - what cannot be judged is not run
             job.output = self._reported(job, ToolOutput.internal_error(error))
             return False
-        if decision.answer is Answer.ASK:
+        if decision is not None and decision.answer is Answer.ASK:
             async with self._parts.approval_lock:
-                decision = job.decision(job.facts, job.place)
-                if decision.answer is Answer.ASK:
+                decision = await self._decision(job)
+                if decision is not None and decision.answer is Answer.ASK:
                     return await self._approved(job, decision)
+        if decision is None:
+            return False
         if decision.answer is Answer.DENY:
             self._refuse(job, decision.reason)
             return False
         job.access = decision.access
         return True
+
+    async def _decision(self, job: Job) -> Decision | None:
+        """The policy's answer in the mode of now, which may have a command run in another shell.
+
+        ``None``: ``job.output`` says why there is none.
+        """
+        while job.tool is not None and job.facts is not None and job.is_of_other_mode:
+            if notice := await self._parts.begin_sandbox({job.call.name}):
+                self._emit(Notice(notice))
+            self._gather_facts(job, job.tool, await self._shells())
+        if job.facts is None or job.place is None:
+            return None
+        return job.decision(job.facts, job.place)
 
     async def _approved(self, job: Job, decision: Decision) -> bool:
         """Ask the user; somebody who cannot be asked has not said yes."""
@@ -343,7 +357,7 @@ class ToolCalls:
             detail += f"\nwhen: {job.launch.when}"
         if job.output is not None:
             return False
-        if (said := await self._hooks_say(job, job.facts, job.place)) is not None:
+        if (said := await self._hooks_say(job)) is not None:
             return said
         reason = decision.why
         self._emit(ApprovalWaiting(job.seen, job.summary, reason))
@@ -370,13 +384,15 @@ class ToolCalls:
         self._refuse(job, answer.reason or reason, unattended=unattended, is_free_by_rule=may_free)
         return False
 
-    async def _hooks_say(self, job: Job, facts: CallFacts, place: CallPlace) -> bool | None:
+    async def _hooks_say(self, job: Job) -> bool | None:
         """The answer of the user's hooks in the user's place; ``None``: the user is asked."""
         if self.hooks is None or (said := await self.hooks.answers(job)) is None:
             return None
-        judged = job.decision(facts, place)
+        judged = await self._decision(job)
         if not said and job.hook is not None:
             self._refuse(job, f"by a hook: {job.hook.blocked or job.hook.stopped}")
+            return False
+        if judged is None:
             return False
         if judged.answer is Answer.ALLOW:
             job.access = judged.access

@@ -22,7 +22,7 @@ from tests.e2e.stream_client import ARGS, Client, control, message
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
 from tests.support.databases import opened
 from tests.support.model_server import ModelServer
-from tests.support.replies import call, fails, say
+from tests.support.replies import Call, call, calls, fails, say
 from tests.support.sandboxes import needs
 from tests.support.wire_facts import facts_of
 from tests.ui.schema_check import problems
@@ -379,6 +379,40 @@ def test_the_program_is_told_what_would_leave_the_sandbox(
         done = client.finish()
     assert done.code == 0, done
     assert (tmp_path / ".envrc").read_text() == "layout\n"
+
+
+@pytest.mark.spec("SEC-3", "SEC-14")
+@pytest.mark.parametrize("sandbox", ["bwrap", "landlock", "auto"])
+def test_a_call_is_judged_in_the_mode_that_is_in_force_when_it_is_its_turn(
+    model_server: ModelServer, tmp_path: Path, sandbox: str
+) -> None:
+    """A mode that is switched while the calls of one reply run says where they run, too."""
+    needs("bwrap" if sandbox == "auto" else sandbox)
+    work, other = tmp_path / "work", tmp_path / "other"
+    (work / "sub").mkdir(parents=True)
+    other.write_text("alpha")
+    read = Call("read_file", {"path": str(other)})
+    crossing = Call("write_file", {"path": str(other), "content": "beta"})
+    # another directory than that of the shell outside, whose workspace it would empty
+    destroying = Call("bash", {"command": "rm -rf ./*"})
+    second = destroying if sandbox == "auto" else crossing
+    if sandbox == "auto":
+        model_server.add(call("bash", {"command": "cd sub"}))
+    model_server.add(calls(read, second), "Done.")
+    options = ("--permission-prompt-tool", "stdio", "--sandbox", sandbox)
+    with Client(model_server, work, *options) as client:
+        client.say("go")
+        first = asked(client)
+        assert first["request"]["tool_name"] == "read_file"
+        assert client.ask("set_permission_mode", mode="yolo")["subtype"] == "success"
+        client.send(answer(first, behavior="allow"))
+        if sandbox == "auto":
+            assert asked(client, 2)["request"]["input"] == {"command": "rm -rf ./*"}
+            client.send(answer(asked(client, 2), behavior="deny", message="no"))
+        (result,) = client.results(1)
+        client.finish()
+    assert len(result["permission_denials"]) == 1, result
+    assert (work / "sub").is_dir() and other.read_text() == "alpha"
 
 
 @pytest.mark.spec("CLI-4", "CAN-9")
