@@ -5,7 +5,8 @@ Laws.
   the schedule's next time are one commit.
 - A schedule is judged twice: when it is made, as the run itself would be, and again when it is due.
   Then it does not start if the policy refuses it, or if it would have to ask for something that
-  was not approved when it was made, or have more rights than the sandbox left it then (SEC-3).
+  was not approved when it was made, or have more rights than the sandbox left it then (SEC-3). What
+  a mode or a rule let pass when it was made nobody has approved: these have to hold still.
 - What was approved was approved for the workspace of then. That it was approved here is the
   store's to prove: a schedule of another home is never seen (SEC-16).
 - One timer serves all schedules; without schedules there is none. It wakes when the next is due
@@ -49,6 +50,7 @@ SET_BACK_S = 5.0
 MISSED_S = 90.0
 _SHELL_TOOL = "bash"
 _LIMITED = " [in the sandbox]"
+_UNASKED = "[nobody was asked]"
 log = logging.getLogger(__name__)
 
 
@@ -278,8 +280,10 @@ class SessionScheduler:
             return decision.why
         if not await self._has_place(schedule, leaves=decision.access is Access.OUTSIDE):
             return f"its directory {schedule.cwd} is gone"
-        approved = schedule.approved.removesuffix(_LIMITED)
-        if (needs := _beyond(decision)) and needs != approved:
+        needs, approved = _beyond(decision), schedule.approved.removesuffix(_LIMITED)
+        if decision.answer is Answer.ASK and approved == _UNASKED:
+            needs = "nobody was asked when it was planned"
+        if needs and needs != approved:
             return f"it would need an approval ({needs})"
         was_limited = approved != schedule.approved
         if decision.answer is Answer.ASK and was_limited and not _is_limited(decision):
@@ -290,8 +294,10 @@ class SessionScheduler:
 
     async def _needs(self, schedule: Schedule) -> str:
         """What its call has been approved for, grants of this session not counted."""
-        policy = replace(self._services.parts.policy, granted=[], command_rules=[])
+        policy = replace(self._services.parts.policy, granted=[])
         decision = await self._judged(schedule, policy)
+        if decision.answer is Answer.ALLOW:
+            return _UNASKED
         return f"{_beyond(decision)}{_LIMITED if _is_limited(decision) else ''}"
 
     async def _judged(self, schedule: Schedule, policy: Policy) -> Decision:

@@ -198,6 +198,7 @@ def test_an_approval_that_only_a_session_file_speaks_of_does_not_count(
     model_server: ModelServer, tmp_path: Path, changed: str, *, starts: bool
 ) -> None:
     async def put(kept: Kept) -> str:
+        kept.session.set_mode(PermissionMode.DEFAULT)
         await kept.put("touch made", soon(kept))
         return kept.session.id
 
@@ -296,6 +297,30 @@ def test_a_reason_to_ask_that_nobody_has_said_yes_to_keeps_it_from_starting(
 
 
 @pytest.mark.spec("BG-8", "SEC-3")
+@pytest.mark.parametrize("mode", [PermissionMode.AUTO, PermissionMode.YOLO])
+def test_what_a_mode_let_pass_does_not_start_in_one_that_asks(
+    model_server: ModelServer, tmp_path: Path, mode: PermissionMode
+) -> None:
+    async def body(kept: Kept) -> None:
+        if mode is PermissionMode.AUTO:
+            needs("bwrap")
+            assert kept.session.sandbox is not None
+            kept.session.sandbox.switch(on=True)
+        kept.session.set_mode(mode)
+        await kept.put("touch made", MINUTELY)
+        kept.session.set_mode(PermissionMode.DEFAULT)
+        await kept.tick(NOON + 60)
+        assert not kept.background.tasks() and not (tmp_path / "made").exists()
+        assert "would need an approval (nobody was asked" in kept.notices[-1]
+        kept.session.set_mode(mode)
+        await kept.tick(NOON + 120)
+        (run,) = await kept.begun()
+        assert run.state is TaskState.SUCCEEDED and (tmp_path / "made").exists()
+
+    timed(model_server, tmp_path, body)
+
+
+@pytest.mark.spec("BG-8", "SEC-3")
 def test_what_was_to_run_in_the_sandbox_does_not_start_without_one(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
@@ -305,7 +330,7 @@ def test_what_was_to_run_in_the_sandbox_does_not_start_without_one(
         sandbox, made = kept.session.sandbox, tmp_path / "made"
         assert sandbox is not None
         sandbox.switch(on=True)
-        kept.session.set_mode(PermissionMode.AUTO)
+        kept.session.set_mode(PermissionMode.DEFAULT)
         await kept.put(f"touch {made}", MINUTELY)
         sandbox.switch(on=False)
         for mode in (PermissionMode.AUTO, PermissionMode.DEFAULT):
