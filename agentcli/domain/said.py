@@ -45,7 +45,7 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """The files that ``text`` says, and whether by name: else by a pattern or a variable.
 
     A name may start at one of ``bases`` or of the directories that are said, as in
-    "cd tools && ./run.sh".
+    "cd tools && ./run.sh". A crowded directory of which all are said stands for what is in it.
     """
     if not text:
         return
@@ -53,7 +53,10 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
     seen, waiting = set[str](), list(bases)
     for base in waiting:
         is_all = _runs_all_of(os.path.basename(base), text, runs_found)  # noqa: PTH119 - a text
-        for name in _names_in(base, text):
+        names, is_crowded = _names_in(base, text)
+        if is_all and is_crowded:
+            yield base, False
+        for name in names:
             is_named = is_said(name)
             if not (is_named or is_all) or (path := f"{base}/{name}") in seen:
                 continue
@@ -124,14 +127,14 @@ def _runs_all_of(directory: str, script: bytes, runs_found: bool) -> bool:  # no
     return bool(re.search(name + rb"(?:" + pattern + whole + rb")", script))
 
 
-def _names_in(directory: str, script: bytes) -> list[str]:
-    """Those there, or in a crowd those of ``script`` that may be there."""
+def _names_in(directory: str, script: bytes) -> tuple[list[str], bool]:
+    """Those there, or in a crowd, which is told, those of ``script`` that may be there."""
     try:
         with os.scandir(directory) as entries:
             names = [entry.name for entry in islice(entries, _MOST_LISTED)]
     except OSError:
-        return []
+        return [], False
     if len(names) < _MOST_LISTED:
-        return sorted(names)
+        return sorted(names), False
     words = dict.fromkeys(map(os.fsdecode, _WORD.findall(script)))
-    return [word for word in words if os.path.lexists(f"{directory}/{word}")]
+    return [word for word in words if os.path.lexists(f"{directory}/{word}")], True

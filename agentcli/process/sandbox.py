@@ -474,6 +474,7 @@ class SessionSandbox:
         lines = [line for path in self._unborn if (line := set_aside(path))]
         if self._watch is not None:
             lines += self._watch.compare()
+            lines += self._watch.compare() if lines else []  # it may be run under its new name
         self._told += lines
         return lines
 

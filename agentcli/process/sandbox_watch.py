@@ -237,7 +237,7 @@ class TreeWatch:
         """Set aside what has come up or changed since; one line about each."""
         crowded = self.known.crowded
         now, changed = self._look_closely()
-        gone = set_aside_each(self._to_put_right(changed, now) if changed else ())
+        gone = set_aside_each(self._to_put_right(changed, now) if changed else (), self._roots)
         lines = list(islice(gone, _MOST_LINES))
         rest = sum(1 for _ in gone)
         for path in changed:  # nothing counts as known that was not looked at: others may write
@@ -448,7 +448,9 @@ class TreeWatch:
         left = {True: _MOST_FILES, False: _MOST_FILES}
         for each, is_file in all_below(path):
             name = os.path.basename(each)  # noqa: PTH119 - a text
-            if SET_ASIDE.search(name) or (kind is Kind.HOOK and name.endswith(".sample")):
+            is_named = each == path and os.path.dirname(path) not in self._roots  # noqa: PTH120 - a text
+            is_aside = SET_ASIDE.search(name) and not is_named
+            if is_aside or (kind is Kind.HOOK and name.endswith(".sample")):
                 continue
             if not left[is_file]:
                 many = Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ from agentcli.domain.files import directory_of, open_regular
 
 SUFFIX = ".set-aside"
 SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
-_MOST_NAME = 200  # characters of a name that is kept when it is changed
+_MOST_NAME = 200  # bytes of a name that is kept when it is changed
 _MOST_BYTES = 256 * 1024  # of one file, to be put back
 
 
@@ -114,11 +114,16 @@ def set_aside(path: Path, before: Held | None = None) -> str:
     return next(set_aside_each([(str(path), before)]), "")
 
 
-def set_aside_each(changed: Iterable[tuple[str, Held | None]]) -> Iterator[str]:
-    """``set_aside`` for each; those that follow one another in a directory go together."""
+def set_aside_each(
+    changed: Iterable[tuple[str, Held | None]], tops: Collection[str] = ()
+) -> Iterator[str]:
+    """``set_aside`` for each; those that follow one another in a directory go together.
+
+    What has such a name already goes up, to the one of ``tops`` that it lies in.
+    """
     for directory, beside in groupby(changed, lambda one: os.path.dirname(one[0])):  # noqa: PTH120 - a text
         with contextlib.suppress(OSError), directory_of(Path(directory, "any")) as parent:
-            yield from filter(None, (_set_aside_in(parent, *one) for one in beside))
+            yield from filter(None, (_set_aside_in(parent, *one, tops) for one in beside))
 
 
 def put_back(path: Path, before: Held) -> str:
@@ -137,10 +142,13 @@ def put_back(path: Path, before: Held) -> str:
     )
 
 
-def _set_aside_in(parent: int, path: str, before: Held | None) -> str:
+def _set_aside_in(parent: int, path: str, before: Held | None, tops: Collection[str]) -> str:
     shown = path if path.isprintable() else ascii(path)
     name = os.path.basename(path)  # noqa: PTH119 - a text
-    target = _free_name(parent, f"{name[:_MOST_NAME]}{SUFFIX}")
+    if SET_ASIDE.search(name) and (top := next((x for x in tops if path.startswith(f"{x}/")), "")):
+        return _move_up(parent, name, shown, top)
+    kept = os.fsencode(name)[:_MOST_NAME].decode(errors="ignore")
+    target = _free_name(parent, f"{kept}{SUFFIX}")
     try:
         try:
             os.rename(name, target, src_dir_fd=parent, dst_dir_fd=parent)
@@ -159,6 +167,19 @@ def _set_aside_in(parent: int, path: str, before: Held | None) -> str:
         f"[sandbox: {shown} would take effect outside and was renamed to {target}{again}; "
         'to make it, run the command again with access "outside"]'
     )
+
+
+def _move_up(parent: int, name: str, shown: str, top: str) -> str:
+    """A hook that runs all that is in a directory would start it there under any name."""
+    try:
+        with directory_of(Path(top, "any")) as above:
+            target = _free_name(above, name)
+            os.rename(name, target, src_dir_fd=parent, dst_dir_fd=above)
+            _disarm(above, target)
+    except OSError as error:
+        return f"[sandbox: {shown} must not be made here: {error.strerror}]"
+    shown_top = top if top.isprintable() else ascii(top)
+    return f"[sandbox: {shown} would be run there all the same and is {target} in {shown_top} now]"
 
 
 def _disarm(parent: int, name: str) -> None:

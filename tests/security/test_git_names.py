@@ -310,3 +310,41 @@ def test_what_is_run_already_does_not_come_with_a_new_repository(
     assert "was renamed" in text
     sh(used, work)
     assert not (work / "pwned").exists()
+
+
+RUNS_ALL = "for s in tools/*; do {}; done"
+
+
+@both
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    ("how", "made", "after"),
+    [
+        ('"./$s"', "new.set-aside", "chmod +x tools/new.set-aside"),
+        ('"./$s"', "new", "chmod +x tools/new*"),
+        ('sh "$s"', "new", ":"),
+        ('"./$s"', "new.sample", "chmod +x tools/new.sample"),
+        ('[ -x "$s" ] && "./$s"', "new", "cd tools; chmod +x new*; touch $(seq 5100)"),
+    ],
+)
+def test_no_name_and_no_crowd_hides_what_a_hook_that_runs_all_would_run(
+    tmp_path: Path, kind: str, how: str, made: str, after: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    program(work / "tools/one")
+    hook = work / ".git/hooks/pre-commit"
+    hook.write_text(f"#!/bin/sh\n{RUNS_ALL.format(how)}\n")
+    hook.chmod(0o755)
+    said = told(work, f"{EVIL} tools/{made}", after, kind=kind)
+    assert "[sandbox: " in "".join(said)
+    sh("git commit -qm x --allow-empty", work)
+    assert not (work / "pwned").exists()
+
+
+@pytest.mark.spec("SEC-17")
+def test_a_long_name_of_wide_characters_is_set_aside(tmp_path: Path) -> None:
+    name = "\u00e9" * 118 + ".code-workspace"
+    (tmp_path / "work").mkdir()
+    told(tmp_path / "work", f"touch {name}", kind="landlock")
+    (aside,) = (tmp_path / "work").iterdir()
+    assert aside.name.endswith("\u00e9.set-aside")
