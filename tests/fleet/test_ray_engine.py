@@ -84,10 +84,31 @@ def test_ray_begins_outside_of_the_working_directory_where_its_workers_import_fr
     fake = SimpleNamespace(init=init, remote=lambda **_: lambda run: run)
     monkeypatch.setitem(sys.modules, "ray", fake)
     monkeypatch.chdir(tmp_path)
-    for name in ("RAY_ADDRESS", "RAY_USAGE_STATS_ENABLED", hook):
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED", hook):
         monkeypatch.setenv(name, "")
     ray_engine.RayEngine(print)
     assert began == [(Path("/"), "0")] and Path.cwd() == tmp_path
+
+
+@pytest.mark.spec("SEC-3", "SEC-12")
+@pytest.mark.parametrize(("address", "mode"), [("", "token"), ("auto", "disabled")])
+def test_a_ray_of_this_machine_alone_takes_work_from_its_own_batch_alone(
+    monkeypatch: pytest.MonkeyPatch, address: str, mode: str
+) -> None:
+    seen: list[str | None] = []
+
+    def init(**_: object) -> None:
+        seen.append(os.environ.get("RAY_AUTH_MODE"))
+
+    fake = SimpleNamespace(init=init, remote=lambda **_: lambda run: run)
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    hook = "RAY_ENABLE_UV_RUN_RUNTIME_ENV"
+    for name in ("RAY_USAGE_STATS_ENABLED", hook, *ray_engine._PATIENCE):
+        monkeypatch.setenv(name, "")
+    ray_engine.RayEngine(print)
+    assert seen == [mode]
 
 
 @pytest.mark.slow
