@@ -168,7 +168,7 @@ def _clean_number(value: Any) -> Any:
 # --- JSON from outside (HIS-5, HIS-8) ------------------------------------------------------------
 
 MAX_JSON_DEPTH = 100
-MAX_VALUES = 750_000
+MAX_VALUES = 500_000
 """Names and values in one JSON text, about: each costs 100 bytes of memory however short it is."""
 _MAX_TOKENS = 3 * MAX_VALUES // 2  # of a name and its text there are three
 FEW_VALUES_CHARS = 100_000

@@ -48,6 +48,7 @@ MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_AHEAD_BYTES = 1024 * 1024
 MAX_PIECE_BYTES = SLICE_BYTES
 _SUCCESS = range(200, 300)
+_IN_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
 @frozen
@@ -459,7 +460,7 @@ async def _sliced(
 
 def _events_of(document: bytes) -> list[bytes]:
     """The events that a JSON document stands for: itself, or what the array holds."""
-    whole = b" ".join(document.splitlines()).lstrip(b"\xef\xbb\xbf \t")
+    whole = document.translate(_IN_ONE_LINE).lstrip(b"\xef\xbb\xbf \t")
     if whole.startswith(b"["):
         with suppress(ValueError):
             return [json.dumps(each).encode() for each in read_json(whole)] or [b"{}"]

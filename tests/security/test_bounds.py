@@ -15,7 +15,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -283,6 +285,32 @@ def test_a_list_of_models_without_end_is_one_warning(work: Path) -> None:
 
 
 @pytest.mark.spec("SEC-13", "MCP-6")
+def test_answers_that_are_read_at_once_are_held_in_bounded_memory(work: Path) -> None:
+    rows = ",".join(f'{{"{each:05x}\U0001f600":1.5}}' for each in range(370_000))
+    together = threading.Barrier(4)
+
+    def answer() -> list[bytes]:
+        with suppress(threading.BrokenBarrierError):
+            together.wait(0.5)
+        return [f'{{"data":[{rows}]}}'.encode()]
+
+    with hostile(answer, headers=JSON) as server:
+        env = env_of(server.url) | {"AGENTCLI_MODEL": "mine/x"}
+        config = Path(env["AGENTCLI_HOME"]) / "config.toml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(f'[providers.mine]\nkind = "openai"\nbase_url = "{server.url}/v1"\n')
+        done = Measured("run", "--timeout", "4", "go", env=env, cwd=work).ended()
+    assert done.code in {1, 3, 75}
+
+
+def test_names_of_models_are_no_longer_than_names(work: Path) -> None:
+    rows = ",".join(f'{{"id":"{each}{"x" * 1_900}\U0001f600"}}' for each in range(1_000))
+    pages = f'{{"data":[{rows}],"has_more":true,"last_id":"a"}}'.encode()
+    with hostile(lambda: [pages], headers=JSON) as server:
+        done = Measured("models", env=env_of(server.url), cwd=work).ended()
+    assert done.code == 0 and "xxxx" not in done.stdout
+
+
 def test_a_login_whose_server_never_ends_its_head_can_be_interrupted(work: Path) -> None:
     with hostile(endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n")) as server:
         server.head = b""

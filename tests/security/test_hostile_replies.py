@@ -165,6 +165,15 @@ def test_a_reply_that_is_more_than_it_says_is_given_up(work: Path, large: str) -
     assert "was given up" in only_error(done)
 
 
+@pytest.mark.slow
+@pytest.mark.spec("SEC-13")
+def test_a_document_of_short_lines_is_held_in_bounded_memory(work: Path) -> None:
+    with hostile(lambda: [b"{" + b"ab\n" * 5_500_000 + b"}"], headers=JSON) as server:
+        done = Measured("run", "--timeout", "4", "go", env=env_of(server.url), cwd=work).ended()
+    assert done.code in {1, 3, 75}
+    only_error(done)
+
+
 CALL = {"type": "function_call", "name": "n", "call_id": "c"}
 PIECES: dict[str, tuple[type[StreamDecoder], bytes, Json]] = {
     "input": (MessagesDecoder, START + block(0, **USE),

@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from agentcli import __version__
-from agentcli.domain.clean import as_object, read_json
+from agentcli.domain.clean import as_object, count_values, read_json
 from agentcli.domain.errors import AgentError
 from agentcli.domain.ports import ProviderConfig
 from agentcli.providers._errors import (
@@ -41,8 +41,12 @@ MAX_PAGES = 20
 CATALOGUE_S = 60.0
 _NOT_MODIFIED = 304
 MAX_MODELS = 5_000
+# several answers are read at once
+MAX_LIST_BYTES = 2 * 1024 * 1024
+MAX_LIST_VALUES = 100_000
 _PER_MILLION = 1_000_000
 _MAX_TOKENS = 10**9
+_MAX_NAME = 200
 # Where compatible servers put the size of the window: vLLM, Groq, Mistral, LM Studio, OpenRouter
 # and Together, in this order.
 _WINDOW_FIELDS = (
@@ -152,6 +156,8 @@ class ServerClient:
                 timeout_s=self._timeout_s,
                 is_direct=self._is_direct,
             )
+        if len(content) > MAX_LIST_BYTES or count_values(content) > MAX_LIST_VALUES:
+            raise network_error(endpoint, "sent a list that is too large", endpoint.address_advice)
         try:
             return read_json(content)
         except ValueError:
@@ -291,8 +297,9 @@ def _entries(value: Any, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _name(value: Any) -> str:
-    is_name = isinstance(value, str) and value.isprintable() and not value.isspace()
-    return value.strip() if is_name else ""
+    if not isinstance(value, str) or len(value) > _MAX_NAME or not value.isprintable():
+        return ""
+    return value.strip()
 
 
 def _count(value: Any) -> int | None:
@@ -372,7 +379,6 @@ _CATALOGUE = {
     "amazon-bedrock": "bedrock", "azure": "azure",
 }  # fmt: skip
 _PRICES = ("input", "output", "cache_read", "cache_write")
-_MAX_NAME = 200
 _MAX_TIERS = 4
 
 
