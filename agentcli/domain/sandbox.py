@@ -112,6 +112,10 @@ class Sandbox(Protocol):
     def namespaces(self) -> tuple[int, ...]:
         """Open files that a ``Confined`` may name: a command's guard inherits them."""
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing that may write runs inside: it could put a link in a file's place."""
+
     async def begin(self) -> SandboxState:
         """Find out by a real run what works here; only the first call does anything.
 

@@ -446,6 +446,14 @@ class SessionSandbox:
         """What it knows, while something may write that it has started."""
         return self._watch if self._running or self._left else None
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing runs inside that may write, of no session; see the port."""
+        return not any(
+            each._running or any(lives() for lives in each._left)  # noqa: SLF001 - of its own kind
+            for each in tuple(_open)
+        )
+
     def _beside(self) -> list[TreeWatch]:
         """Those of other trees in which something is at work (EXT-3)."""
         found = (other.at_work for other in tuple(_open) if other is not self)

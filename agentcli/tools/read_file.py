@@ -38,6 +38,7 @@ from agentcli.tools.files.text import (
 )
 
 if TYPE_CHECKING:
+    from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.tool_ports import RawOutputs
     from agentcli.domain.tools import EditorFiles
 
@@ -80,6 +81,7 @@ class ReadContext(FileContext):
 
     outputs: RawOutputs
     editor: EditorFiles | None
+    sandbox: Sandbox | None
 
 
 class ReadFile(FileTool[ReadFileArguments]):
@@ -122,10 +124,20 @@ class ReadFile(FileTool[ReadFileArguments]):
             return stop.is_set() or ctx.cancel.cancelled
 
         try:
-            unsaved = None if ctx.editor is None else await ctx.editor.read(located(args.path, ctx))
+            unsaved = await _unsaved(located(args.path, ctx), ctx)
             return await asyncio.to_thread(_read, args, ctx, stopped, unsaved)
         finally:
             stop.set()
+
+
+async def _unsaved(path: Path, ctx: ReadContext) -> str | None:
+    """What the editor has of the file, which it opens by its name.
+
+    While something runs inside that name may lead elsewhere by then: it is not asked (SEC-5).
+    """
+    if ctx.editor is None or (ctx.sandbox is not None and not ctx.sandbox.is_quiet):
+        return None
+    return await ctx.editor.read(path)
 
 
 def _read(

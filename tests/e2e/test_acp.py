@@ -19,6 +19,7 @@ from tests.support.cli import KEY, run_agent
 from tests.support.databases import opened
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, call, calls, fails, say
+from tests.support.sandboxes import BOTH, needs
 from tests.support.wire_facts import facts_of
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -633,6 +634,25 @@ def test_unsaved_text_is_read_from_editors_that_offer_it_and_from_no_other(
         assert editor.prompt(editor.new(), "read it") == "end_turn"
         assert not [line for line in editor.events() if line.get("method") == "fs/read_text_file"]
         assert editor.leave() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.spec("ACP-1", "SEC-3", "SEC-5")
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_editor_opens_a_file_that_something_inside_may_make_a_link_meanwhile(
+    model_server: ModelServer, tmp_path: Path, kind: str
+) -> None:
+    needs(kind)
+    (tmp_path / "a.txt").write_text("on disk\n")
+    leave = call("bash", {"command": "sleep 60 >/dev/null 2>&1 &"})
+    model_server.add(leave, call("read_file", {"path": "a.txt"}), "Done.")
+    options = ("--permission-mode", "auto", "--sandbox", kind)
+    capabilities = {"fs": {"readTextFile": True}}
+    with Editor(model_server, tmp_path, *options, capabilities=capabilities) as editor:
+        assert editor.prompt(editor.new(), "read it") == "end_turn"
+        assert not [line for line in editor.events() if line.get("method") == "fs/read_text_file"]
+        assert editor.leave() == 0
+    assert "1\ton disk" in _last_result(model_server, 2)
 
 
 def _last_result(server: ModelServer, number: int) -> str:
