@@ -235,6 +235,8 @@ IN_DIRECTORIES = {
     ".vim": ("coc-settings.json",),
     ".mise": ("config.toml", "config.local.toml", "conf.d"),
     "mise": ("config.toml", "config.local.toml", "conf.d"),
+    ".agents": ("",),  # those of the workspace itself are read-only
+    ".agentcli": ("",),
     ".claude": ("settings.json", "settings.local.json", "hooks"),
     ".cursor": ("mcp.json", "hooks.json", "hooks", "environment.json", "worktrees.json"),
     ".gemini": ("settings.json",),
