@@ -26,7 +26,8 @@ _RUNS_TEXT = re.compile(
     rb"(?m)^(?=[^\n]{0,500}?"
     rb"(?:\beval\b|\|[ \t]*(?:/\S{1,100}/)?(?:ba|da|k|z)?sh\b|\b(?:BASH_)?ENV=))[^\n]+"
 )
-_MOST_STARTS = 100  # directories that a script may go to
+_MOST_STARTS = 100  # directories that a script may go to, beside those that it says in full
+_MOST_IN_FULL = 1_000
 _MOST_LISTED = 5_000  # names of one of them
 _RUNNER = rb"(?:\.|source|(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+"
 _MADE = rb"[\"']?[*?\[{$`]"  # the shell makes the rest of the name
@@ -51,8 +52,10 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
         return
     is_said, runs_found = _said_in(text), _runs_found(text)
     seen, waiting = set[str](), list(bases)
+    tops, left = frozenset(waiting), _MOST_STARTS
     for base in waiting:
-        is_all = _runs_all_of(os.path.basename(base), text, runs_found)  # noqa: PTH119 - a text
+        end = os.fsencode(os.path.basename(base))  # noqa: PTH119 - a text
+        is_all = _runs_all_of(os.fsdecode(end), text, runs_found)
         names, is_crowded = _names_in(base, text)
         if is_all and is_crowded:
             yield base, False
@@ -63,8 +66,14 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
             seen.add(path)
             if not os.path.isdir(path):  # noqa: PTH112 - a text
                 yield path, is_named
-            elif is_named and len(waiting) < _MOST_STARTS:
-                waiting.append(path)
+            elif is_named:
+                # no more of these than words in the text, so that no crowd hides one
+                is_in_full = _WORD.fullmatch(os.fsencode(name)) and (
+                    base in tops or end + b"/" + os.fsencode(name) in text
+                )
+                left -= not is_in_full
+                is_near = is_in_full and len(waiting) < _MOST_IN_FULL
+                waiting += [path] if is_near or left >= 0 else []
 
 
 def scripts_said(text: bytes, bases: Iterable[str], script: re.Pattern[str]) -> Iterator[str]:

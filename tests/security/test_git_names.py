@@ -348,3 +348,20 @@ def test_a_long_name_of_wide_characters_is_set_aside(tmp_path: Path) -> None:
     told(tmp_path / "work", f"touch {name}", kind="landlock")
     (aside,) = (tmp_path / "work").iterdir()
     assert aside.name.endswith("\u00e9.set-aside")
+
+
+@both
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("hook", ["for s in tools/*; do sh $s; done", ". tools/lint/x"])
+def test_no_crowd_of_directories_hides_one_that_a_hook_runs(
+    tmp_path: Path, kind: str, hook: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    words = " ".join(f"a{number}" for number in range(110))
+    (work / "tools/lint").mkdir(parents=True)
+    (work / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n# {words}\n{hook}\n")
+    (work / ".git/hooks/pre-commit").chmod(0o755)
+    made = f"mkdir {words} tools/a1 a1/a2; {EVIL} tools/x; {EVIL} tools/lint/x"
+    assert "was renamed" in told(work, made, kind=kind)[0]
+    sh("git commit -qm x --allow-empty", work)
+    assert not (work / "pwned").exists()
