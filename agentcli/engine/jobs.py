@@ -100,7 +100,8 @@ class Job:
     """One call on its way. ``output`` is set when there is an answer to record.
 
     ``hook`` is what the user's hooks have said of it; ``None`` before they were asked.
-    ``mode`` is the one that ``facts`` and ``place`` were gathered in.
+    ``gathered_in`` are the mode, and whether commands were contained, when ``facts`` and ``place``
+    were gathered.
     ``launch`` is what the call has run in its place: it is judged as that. ``access`` is where the
     policy lets a command run; ``is_free`` from the sandbox is what the user has typed.
     """
@@ -113,7 +114,7 @@ class Job:
     is_concurrent: bool = True
     facts: CallFacts | None = None
     place: CallPlace | None = None
-    mode: PermissionMode | None = None
+    gathered_in: tuple[PermissionMode, bool] | None = None
     output: ToolOutput | None = None
     status: ResultStatus | None = None
     started_at: float | None = None
@@ -167,7 +168,7 @@ class Job:
         self.summary = tool.summary(self.args)
         paths = acting.paths(args, place.workspace)
         self.facts, self.place = CallFacts(definition, arguments, paths, via), place
-        self.mode = place.policy.mode
+        self.gathered_in = place.policy.mode, place.policy.contained
         self.effect = effect_of(self.facts, place)
         known_to_read = self.effect is Effect.READ and not definition.only_reads
         known_to_read = known_to_read and not moves_shell(self.facts)
@@ -176,9 +177,12 @@ class Job:
         self.is_concurrent = tool.definition.concurrent or reads_along
 
     @property
-    def is_of_other_mode(self) -> bool:
-        """Whether the mode has been switched since, and with it where commands run."""
-        return self.place is not None and self.mode is not self.place.policy.mode
+    def is_outdated(self) -> bool:
+        """Whether the mode or the sandbox was switched since, and with it where commands run."""
+        if self.place is None:
+            return False
+        policy = self.place.policy
+        return self.gathered_in != (policy.mode, policy.contained)
 
     def decision(self, facts: CallFacts, place: CallPlace) -> Decision:
         """The policy's answer, with what hooks have said of the call."""

@@ -335,11 +335,11 @@ class ToolCalls:
         return True
 
     async def _decision(self, job: Job) -> Decision | None:
-        """The policy's answer in the mode of now, which may have a command run in another shell.
+        """The policy's answer as things are now: a switch may have a command run in another shell.
 
         ``None``: ``job.output`` says why there is none.
         """
-        while job.tool is not None and job.facts is not None and job.is_of_other_mode:
+        while job.tool is not None and job.facts is not None and job.is_outdated:
             if notice := await self._parts.begin_sandbox({job.call.name}):
                 self._emit(Notice(notice))
             self._gather_facts(job, job.tool, await self._shells())

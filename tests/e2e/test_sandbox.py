@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import last_result, one_shot
 from tests.support.model_server import ModelServer
-from tests.support.replies import call
+from tests.support.replies import Call, call, calls
 from tests.support.sandboxes import BOTH, needs
 from tests.support.wire_facts import facts_of
 
@@ -77,6 +78,30 @@ def test_the_chat_asks_for_more_access_each_time_and_tells_the_state(
     terminal.wait_for("Sandbox of commands: bubblewrap", scrolled=True)
     terminal.line("/sandbox off")
     terminal.wait_for("without a sandbox from now on")
+    leave(terminal)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-14")
+def test_what_comes_after_the_sandbox_is_switched_off_is_judged_where_it_runs(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    """Also a call of the same reply: outside the shell is in another directory."""
+    needs("bwrap")
+    (work / "sub").mkdir()
+    os.mkfifo(work / "sub" / "waits")
+    waiting, emptying = ({"command": command} for command in ("cat waits", "rm -rf ./*"))
+    both = calls(Call("bash", waiting), Call("bash", emptying))
+    model_server.add(call("bash", {"command": "cd sub"}), both, "Done.")
+    terminal = chat("--permission-mode", "yolo", "--sandbox", "bwrap", cwd=work)
+    terminal.line("go")
+    with (work / "sub" / "waits").open("w"):  # opens once the command does
+        terminal.line("/sandbox off")
+        terminal.wait_for("without a sandbox from now on")
+    terminal.wait_for("yes, once")
+    terminal.confirm("n")
+    terminal.wait_for("Done.")
+    assert (work / "sub").is_dir()
     leave(terminal)
 
 
