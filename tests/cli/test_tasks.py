@@ -20,6 +20,7 @@ import pytest
 
 from agentcli.app.session import Session
 from agentcli.domain.background import SpawnWish, TaskState
+from agentcli.domain.ports import PermissionMode
 from tests.app.background import ended, in_session, options, printed, settings_for, shell, task_of
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, ModelServer, Recorded
@@ -246,6 +247,7 @@ def test_a_daemon_starts_what_is_due_and_ends_when_nothing_is_left(
         wish = SpawnWish(
             "bash", {"command": "echo made > made"}, title="make", schedule=in_a_moment(-5)
         )
+        session.set_mode(PermissionMode.DEFAULT)  # what yolo lets pass needs it later, too
         # what is due at once must not start here
         await session.background.scheduler.aclose()  # type: ignore[attr-defined] # the real one has them
         await session.background.spawn(wish)
@@ -271,6 +273,25 @@ def test_a_daemon_starts_what_is_due_and_ends_when_nothing_is_left(
         assert run["run_id"] in waiting.text
 
     in_session(model_server, options(tmp_path, new=False, resume=session_id), resumed)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("BG-8", "SEC-3")
+def test_a_daemon_does_not_start_what_nobody_was_asked_about_and_ends(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def put(session: Session, _: Tasks) -> str:
+        assert session.background is not None
+        session.set_mode(PermissionMode.YOLO)
+        wish = SpawnWish("bash", {"command": "echo made > made"}, schedule=in_a_moment(-5))
+        await session.background.scheduler.aclose()  # type: ignore[attr-defined] # the real one has them
+        await session.background.spawn(wish)
+        return session.id
+
+    session_id = beside(model_server, tmp_path, put)
+    done = asyncio.run(Tasks(model_server, tmp_path)("daemon", "--session", session_id))
+    assert (done.code, (tmp_path / "made").exists()) == (0, False)
+    assert "did not start: it would need an approval (nobody was asked" in done.stderr
 
 
 @pytest.mark.spec("BG-8", "CLI-6")

@@ -256,9 +256,9 @@ class SessionScheduler:
 
     async def _skip(self, fired: Schedule, problem: str) -> None:
         """It does not start this time; one that has no other time is over."""
-        self._notice(fired, f"did not start: {problem}")
         await self._services.store.put_schedule(fired, self._now())
         self._update(fired)
+        self._notice(fired, f"did not start: {problem}")  # who hears it sees what is left
 
     def _update(self, fired: Schedule) -> None:
         self._put_off.pop(fired.id, None)
