@@ -223,15 +223,15 @@ class TreeWatch:
     def learn_only(self, written: Mapping[Path, str]) -> None:
         """Take these files for the user's own, as far as they are what was written there.
 
-        Something inside may have changed them since, or others beside them.
+        Something inside may have changed them since, or made what was deleted, or others beside.
         """
         now = self._look().items
         for path, content in written.items():
-            item = now.get(str(path))
-            if item is None:
-                self.known.items.pop(str(path), None)
-            elif content in {"", f"sha256:{hashlib.sha256(item.content.data).hexdigest()}"}:
+            item, old = now.get(str(path)), self.known.items.get(str(path))
+            if item and content == f"sha256:{hashlib.sha256(item.content.data).hexdigest()}":
                 self.known.items[str(path)] = item
+            elif not (item and (content or (old and old.content == item.content))):
+                self.known.items.pop(str(path), None)
 
     def compare(self) -> list[str]:
         """Set aside what has come up or changed since; one line about each."""

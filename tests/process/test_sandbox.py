@@ -716,10 +716,14 @@ def test_what_the_user_has_allowed_outside_stays_while_something_runs_inside(
             await inside.sandbox.accept({work / ".envrc": mine, work: ""})
             again = await inside.say("echo next")
             assert ".envrc.set-aside" in again and ".exrc.set-aside" in again
+            assert (work / ".envrc").read_text() == "mine"
+            (work / ".envrc").write_text("made once it was deleted")
+            await inside.sandbox.accept({work / ".envrc": ""})
+            assert ".envrc.set-aside" in await inside.say("echo next")
+            assert not (work / ".envrc").exists()
 
     asyncio.run(run())
     assert (work / ".git" / "hooks" / "pre-commit").read_text() == "mine\n"
-    assert (work / ".envrc").read_text() == "mine"
 
 
 @both
