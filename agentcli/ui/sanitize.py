@@ -47,6 +47,9 @@ _PARTIAL = "|".join(
 )
 _REST = f"\x1b[0-~]?|{_SUSPECT.pattern}"
 _WHOLE = LazyPattern(f"{_COMPLETE}|{_REST}")
+_MANY_CHARS = 1_000_000
+_SPACES = (0x9, 0xA, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)
+_BLANKS = dict.fromkeys(_SPACES, " ")
 _STREAM = LazyPattern(f"{_COMPLETE}|(?P<partial>{_PARTIAL})|{_REST}")
 
 
@@ -59,7 +62,13 @@ def clean(text: str) -> str:
 
 def clean_line(text: str) -> str:
     """``text`` safe to print in one line: runs of white space become one space."""
-    return " ".join(clean(text).split())
+    line = clean(text)
+    if len(line) <= _MANY_CHARS:
+        return " ".join(line.split())
+    line = line.translate(_BLANKS)  # its words, each by itself, take many times its size
+    while "  " in line:
+        line = line.replace("  ", " ")
+    return line.strip()
 
 
 def safe_json(text: str) -> str:

@@ -235,6 +235,22 @@ def test_arguments_that_hold_millions_of_values_go_back_to_the_model(
     assert (done.code, done.stdout) == (0, "I see.\n"), done.stderr[-2000:]
 
 
+@pytest.mark.parametrize("tool", ["apply_patch", "edit_file"])
+def test_arguments_of_millions_of_lines_are_held_in_bounded_memory(
+    model_server: ModelServer, work: Path, tool: str
+) -> None:
+    (work / "a.txt").write_text("here\n")
+    lines = "+b\n" * 3_500_000
+    arguments = {
+        "apply_patch": {"patch": f"*** Begin Patch\n*** Add File: x\n{lines}*** End Patch"},
+        "edit_file": {"path": "a.txt", "old_string": lines, "new_string": ""},
+    }
+    model_server.add(call(tool, arguments[tool], piece=MB), *[say("I see.")] * 2)
+    env = agent_env(model_server, ANTHROPIC)
+    args = "run", "--permission-mode", "accept-edits", "go"
+    assert Measured(*args, env=env, cwd=work).ended().stdout == "I see.\n"
+
+
 def test_a_name_of_megabytes_goes_back_to_the_model(model_server: ModelServer, work: Path) -> None:
     model_server.add(call("n" * (10 * MB), {}), say("I see."))
     done = Measured("run", "go", env=agent_env(model_server, ANTHROPIC), cwd=work).ended()

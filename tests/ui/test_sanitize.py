@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 import unicodedata
 from itertools import pairwise
 
@@ -117,3 +118,16 @@ def test_no_invisible_category_survives_revealing(text: str) -> None:
     left = {unicodedata.category(char) for char in reveal(text).replace("\n", "").replace("\t", "")}
     assert not left & {"Cc", "Cs", "Zl", "Zp"}
     assert not FORBIDDEN.search(reveal(text).replace("\n", ""))
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_long_line_of_short_words_is_what_its_words_are_and_takes_little_memory() -> None:
+    text = " a\n\n b\u2003\tc \xa0" * 300_000
+    tracemalloc.start()
+    try:
+        line = clean_line(text)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert line == " ".join(text.split())
+    assert most < 8 * len(text)

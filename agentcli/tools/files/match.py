@@ -68,6 +68,8 @@ class Edit:
 
 def find_edit(text: str, old: str, new: str, *, replace_all: bool = False) -> Edit:
     """The edit that puts ``new`` in the place of ``old``; raises ``NoMatch``."""
+    if old.count("\n") > _MAX_LOOSE_LINES and old not in text:
+        raise NoMatch("old_string is not in the file. Nothing was changed.")
     for rule, tolerance in _RULES:
         spans = rule(text, old, new)
         if not spans:

@@ -45,6 +45,7 @@ _HEREDOC = re.compile(
     r"<<-?\s*(['\"]?)(\w+)\1\s*(?:\|\s*(?:apply_patch|applypatch|git apply|patch -p1)(?: -)?\s*)?"
 )
 _MOST_WRAPPERS = 8
+_MAX_LINES = 250_000
 _FENCE = re.compile(r"(`{3,}|~{3,})\s*+\w*+\s*")
 _NUMBERED_HEADER = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 _FORMS = f"'{_ADD} PATH', '{_DELETE} PATH' and '{_UPDATE} PATH'"
@@ -141,6 +142,10 @@ class Patch:
 
 def parse_patch(text: str) -> Patch:
     """The patch that ``text`` is, in either format; raises ``PatchProblem``."""
+    if text.count("\n") > _MAX_LINES:
+        raise PatchProblem(
+            f"The patch has more than {_MAX_LINES:,} lines: make several smaller ones."
+        )
     lines = _unwrapped(_bare([line.removesuffix("\r") for line in text.split("\n")]))
     if not lines:
         raise PatchProblem("The patch is empty.")
