@@ -189,6 +189,7 @@ _agentcli_complete() {
     'tasks/answer --session') COMPREPLY=(); return ;;
     'tasks/cancel --session') COMPREPLY=(); return ;;
     'tasks/daemon --session') COMPREPLY=(); return ;;
+    'tasks/daemon --permission-mode') COMPREPLY=(); return ;;
     'batch --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     'batch --allow-tool') COMPREPLY=(); return ;;
     'batch --deny-tool') COMPREPLY=(); return ;;
@@ -384,7 +385,7 @@ _agentcli_complete() {
       options='--session --help -h'
       commands='' ;;
     'tasks/daemon')
-      options='--session --help -h'
+      options='--session --permission-mode --help -h'
       commands='' ;;
     'batch')
       options='--fallback-model --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --strict-mcp-config --sandbox --max-turns -m --model --permission-mode --plan -y --yolo --dangerously-skip-permissions --add-dir --mcp-config --json-schema --output-schema --timeout --max-budget-usd --quiet -j --jobs -o --output -w --worktree --retry-failed --format --engine --prompt --cwd-field --shard --help -h'

@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, *(() if sys.platform == "win32" else (signal.SIGHUP,)))
 
 
-def run_daemon(path: Path) -> int:
-    """Look after the session file ``path`` until a signal comes; the exit code."""
+def run_daemon(path: Path, mode: str | None) -> int:
+    """Look after the session file ``path`` in ``mode`` until a signal comes; the exit code."""
     from agentcli.cli.listing import session_files
     from agentcli.store.files import read_info
 
     info = read_info(path)
     # where another home's file says that it belongs counts for nothing (SEC-16)
     place = info.cwd if session_files().is_own(path.stem) else None
-    options = SharedOptions(session=path.stem, cd=place)
+    options = SharedOptions(session=path.stem, cd=place, permission_mode=mode)
+    options.check()
     settings = prepare_settings(options)
     request = session_options(options, interactive=True)
 

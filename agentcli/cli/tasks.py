@@ -46,6 +46,15 @@ class SessionOption(OptionSet):
     )
 
 
+class DaemonOptions(SessionOption):
+    """Options of ``daemon``."""
+
+    permission_mode: Annotated[
+        str | None,
+        typer.Option("--permission-mode", metavar="MODE", help="What starts unasked."),
+    ] = None
+
+
 class TaskListOptions(FormatOption, SessionOption):
     """Options of ``list``."""
 
@@ -240,12 +249,13 @@ def answer(options: AnswerOptions) -> int:
     return 0
 
 
-def daemon(options: SessionOption) -> int:
+def daemon(options: DaemonOptions) -> int:
     """Start what is due in a session that no chat has open, until a signal comes."""
     from agentcli.cli.task_daemon import run_daemon
 
     files = session_files()
-    return run_daemon(files.path_of(_session_id(files, options.session)))
+    path = files.path_of(_session_id(files, options.session))
+    return run_daemon(path, options.permission_mode)
 
 
 # --- which ---------------------------------------------------------------------------------
@@ -442,6 +452,6 @@ add_command(APP, CommandSpec("cancel", "End a run, or a schedule."), RunOption, 
 add_command(
     APP,
     CommandSpec("daemon", "Start what is due in a session that no chat has open."),
-    SessionOption,
+    DaemonOptions,
     daemon,
 )

@@ -292,6 +292,10 @@ def test_a_daemon_does_not_start_what_nobody_was_asked_about_and_ends(
     done = asyncio.run(Tasks(model_server, tmp_path)("daemon", "--session", session_id))
     assert (done.code, (tmp_path / "made").exists()) == (0, False)
     assert "did not start: it would need an approval (nobody was asked" in done.stderr
+    session_id = beside(model_server, tmp_path, put)
+    named = ("--session", session_id, "--permission-mode", "yolo")
+    done = asyncio.run(Tasks(model_server, tmp_path)("daemon", *named))
+    assert (done.code, (tmp_path / "made").exists()) == (0, True), done.stderr
 
 
 @pytest.mark.spec("BG-8", "CLI-6")
