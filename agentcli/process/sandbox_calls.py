@@ -26,6 +26,7 @@ _ALLOW, _ERRNO, _HAND_OVER = 0x7FFF0000, 0x00050000, 0x7FC00000
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _IS_AVAILABLE = 2
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_KERNELS_OWN = (0, 4, 15)  # NETLINK_ROUTE, _SOCK_DIAG, _KOBJECT_UEVENT
 _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
 # of an open file, however it was opened: what is asked of it by those that only read
 _FREE_KINDS = (0x54, 0x89, 0xB7)  # terminals and pipes, sockets, namespaces
@@ -157,7 +158,10 @@ def _filter(here: _Numbers, *, inet: bool, unix: bool, frozen: bool) -> bytes:
     program += _when(here.one("socketpair"), connected)
     network = _answer(_ALLOW) if inet else _refuse(errno.ENETUNREACH)
     families = _when(_UNIX, connected if unix else _refuse(errno.EACCES))
-    families += _when(_INET, network) + _when(_INET6, network) + _when(_NETLINK, _answer(_ALLOW))
+    families += _when(_INET, network) + _when(_INET6, network)
+    # of the kernel, in protocols by which no program may send to another (netlink(7))
+    kernels = b"".join(_when(each, _answer(_ALLOW)) for each in _KERNELS_OWN)
+    families += _when(_NETLINK, _argument(2) + kernels + _refuse(errno.EPROTONOSUPPORT))
     program += _when(here.one("socket"), _argument(0) + families + _refuse(errno.EAFNOSUPPORT))
     if unix:
         for name in ("connect", "listen"):

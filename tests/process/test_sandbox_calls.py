@@ -557,6 +557,38 @@ def test_the_guard_lends_no_right_to_send_messages_to_other_programs(work: Path,
     assert f"asks\nrefused {errno.EPERM}\n" in said
 
 
+UNASKED = """
+import socket
+for protocol in (0, 2, 15, 16):  # NETLINK_ROUTE, _USERSOCK, _KOBJECT_UEVENT, _GENERIC
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as own:
+            print(protocol, "open")
+            own.sendto(b"from inside", (1 << 20, 0))
+            print("SENT")
+    except OSError as error:
+        print(error.errno)
+"""
+
+
+@both
+@pytest.mark.spec("SEC-18")
+def test_no_message_goes_to_a_program_that_listens_to_the_kernels_kind(
+    work: Path, kind: str
+) -> None:
+    (work / "message.py").write_text(UNASKED)
+
+    async def run() -> str:
+        async with Sandboxed(work, kind) as inside:
+            return await inside.with_access(Access.NETWORK, f"{PYTHON} -I message.py")
+
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 2) as other:
+        other.bind((1 << 20, 0))
+        said = asyncio.run(run())
+        with pytest.raises(BlockingIOError):
+            other.recv(100, socket.MSG_DONTWAIT)
+    assert said.startswith(f"0 open\n{errno.EPERM}\n{errno.EPROTONOSUPPORT}\n15 open\n")
+
+
 GROUPS = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
