@@ -472,6 +472,7 @@ def _hooks(
         project_root(workspace.cwd),
         model,
         partial(is_changed, settings, workspace.cwd) if settings.project else lambda: False,
+        lambda: sandbox.is_quiet,
     )
     hooks = SessionHooks((*own, *given), facts, partial(run_program, sandbox=sandbox))
     listeners.add(hooks.on_event)

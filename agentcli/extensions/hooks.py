@@ -51,6 +51,7 @@ from agentcli.domain.extensions.hooks import (
     HookVerdict,
     Permission,
     allowing_nothing,
+    inside_with_files,
     merged,
     of_several,
 )
@@ -288,6 +289,7 @@ class HookFacts:
     root: Path | None = None
     model: Callable[[], str] = str
     is_changed: Callable[[], bool] = lambda: False  # since the user trusted it; blocks
+    is_quiet: Callable[[], bool] = lambda: True  # nothing in the sandbox can replace a file
 
 
 @mutable
@@ -414,11 +416,9 @@ class SessionHooks:
                 self.start("compact")
         if isinstance(event, Failed):
             fault = event.error
-            kind = (
-                _FAULTS.get(fault.kind, "unknown")
-                if isinstance(fault, ProviderError)
-                else "unknown"
-            )
+            kind = "unknown"
+            if isinstance(fault, ProviderError):
+                kind = _FAULTS.get(fault.kind, kind)
             fields = {
                 "error": kind,
                 "error_details": fault.message,
@@ -471,8 +471,6 @@ class SessionHooks:
         self, event: HookEvent, fields: Mapping[str, Any], subject: str, cancel: CancelToken
     ) -> HookVerdict:
         hooks = matching(self._configs, event, subject)
-        if not hooks:
-            return SILENT
         return await self._call_all(hooks, event, fields, cancel)
 
     async def _fire_about(
@@ -516,7 +514,8 @@ class SessionHooks:
     ) -> HookVerdict:
         if not hooks:
             return SILENT
-        facts = self._facts
+        facts, about = self._facts, fields.get("tool_input", {})
+        hooks, moved = inside_with_files(hooks, event, about, facts.is_quiet)
         facts_and_fields = {
             "session_id": facts.session_id,
             "run_id": self._identity.run_id,
@@ -535,7 +534,8 @@ class SessionHooks:
                 self._go_on_with(self._unheard(hook, data), str(event))
         awaited = [hook for hook in hooks if not hook.unawaited or self._state.ended]
         said = await _together([self._one(hook, data, cancel) for hook in awaited])
-        about = fields.get("tool_input", {})
+        if moved and any(each.blocked or each.notices for each in said):
+            said[0] = merged([said[0], HookVerdict(notices=(moved,))])
         return of_several(
             [
                 each if covers(hook.condition, about) else allowing_nothing(each)
@@ -555,8 +555,8 @@ class SessionHooks:
             hook = replace(hook, contained=True, may_allow=False)  # as one that is not trusted
         cwd = self._facts.cwd
         root = str(self._facts.root or cwd)
-        variables = {"AGENTCLI_PROJECT_DIR": root, "CLAUDE_PROJECT_DIR": root}
-        variables |= dict(hook.variables)
+        own = {"AGENTCLI_PROJECT_DIR": root, "CLAUDE_PROJECT_DIR": root}
+        variables = own | dict(hook.variables)
         program = Program(
             hook.command,
             cwd,

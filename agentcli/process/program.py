@@ -92,7 +92,7 @@ async def run_program(
         if within is not None and not (await within.begin()).is_on:
             within = None
         if within is None and program.not_without:
-            why = "was not run: it may run what this directory holds, which is not trusted"
+            why = "was not run: it may run, or open, what others have put into this directory"
             return ProgramResult(None, problem=f"{why}, and there is no sandbox for it")
         return await _run_with(stdin, shell, program, cancel, within)
     except (StartFailed, OSError) as error:

@@ -16,7 +16,7 @@ from tests.support.cli import Running, agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.processes import alive, wait_until
 from tests.support.replies import Call, call, calls, say
-from tests.support.sandboxes import needs
+from tests.support.sandboxes import BOTH, needs
 from tests.support.wire_facts import facts_of
 
 pytestmark = pytest.mark.slow
@@ -649,3 +649,32 @@ def test_a_signal_is_answered_while_the_session_takes_its_time_to_close(
     assert done.code == (0 if is_done else 130)
     assert done.stderr.count("one moment") == 1
     assert result_of(done)["subtype"] == ("success" if is_done else "cancelled")
+
+
+_REPLACES = """\
+import os
+while "new" not in open("a.txt").read():
+    pass
+os.symlink(os.environ["THERE"], "link")
+os.replace("link", "a.txt")
+"""
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_hook_outside_opens_a_file_that_something_inside_may_make_a_link_meanwhile(
+    model_server: ModelServer, setup: Setup, home: Path, kind: str
+) -> None:
+    needs(kind)
+    (key := home / "key").write_text("TODO alpha\n")
+    (setup.work / "a.txt").write_text("old\n")
+    (setup.work / "replace.py").write_text(_REPLACES)
+    opens = "until [ -h a.txt ]; do sleep 0.01; done; cat a.txt >&2; echo more >> a.txt"
+    setup.hook("PostToolUse", matcher="write_file", script=opens, code=2)
+    command = f"THERE={key} python3 replace.py >/dev/null 2>&1 &"
+    write = call("write_file", {"path": "a.txt", "content": "new\n"})
+    model_server.add(call("bash", {"command": command}), write, "Done.")
+    options = ("--permission-mode", "auto", "--sandbox", kind)
+    done = one_shot(model_server, "go", *options, cwd=setup.work)
+    assert done.code == 0 and "ran in the sandbox: what was left running" in done.stderr
+    assert key.read_text() == "TODO alpha\n" and "alpha" not in prompts(model_server, -1)

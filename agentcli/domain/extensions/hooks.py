@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.extensions.claude_calls import PATHS
 from agentcli.domain.messages import ToolCall, ToolResult
 from agentcli.domain.tools import RunIdentity
 from agentcli.domain.values import frozen
@@ -118,6 +119,11 @@ class HookVerdict:
 
 
 SILENT = HookVerdict()
+_AFTER_TOOL = frozenset({HookEvent.POST_TOOL_USE, HookEvent.POST_TOOL_USE_FAILURE})
+_MOVED = (
+    "hooks that are told of a file ran in the sandbox: what was left running there could have the "
+    "file's name lead elsewhere"
+)
 
 
 def merged(verdicts: Sequence[HookVerdict]) -> HookVerdict:
@@ -150,6 +156,23 @@ def of_several(verdicts: Sequence[HookVerdict]) -> HookVerdict:
 def allowing_nothing(said: HookVerdict) -> HookVerdict:
     """What it has said but for a yes."""
     return replace(said, permission=None) if said.permission is Permission.ALLOW else said
+
+
+def inside_with_files(
+    hooks: Sequence[HookConfig],
+    event: HookEvent,
+    about: Mapping[str, Any],
+    is_quiet: Callable[[], bool],
+) -> tuple[Sequence[HookConfig], str]:
+    """``hooks`` as they run on a call ``about`` a file that has run, and why not outside.
+
+    Where something in the sandbox may write, the name may lead elsewhere by the time that they open
+    it (SEC-5). Those before a call run where they can: their refusal counts.
+    """
+    names_file = event in _AFTER_TOOL and not {*PATHS, "patch"}.isdisjoint(about)
+    if not names_file or all(hook.contained for hook in hooks) or is_quiet():
+        return hooks, ""
+    return [replace(hook, contained=True, may_allow=False) for hook in hooks], _MOVED
 
 
 class Hooks(Protocol):
