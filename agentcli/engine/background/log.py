@@ -118,7 +118,7 @@ class RunLog:
         """Write what has come; the end of a line that has not ended is held back for a while."""
         is_all = self._has_more
         new = self._take()
-        text = self._held + new
+        text = self._redact(self._held + new)  # before it is cut, which may be in a secret
         cut = text.rfind("\n") + 1
         if is_all or not new:  # nothing comes any more, or since the last time
             cut = len(text)
@@ -130,7 +130,7 @@ class RunLog:
     def close(self, last_line: str = "") -> None:
         """Write the rest, then ``last_line``, which the bound does not touch."""
         is_all = self._has_more
-        text, self._held = self._held + self._take(), ""
+        text, self._held = self._redact(self._held + self._take()), ""
         self._keep(text, is_all=is_all)
         if last_line:
             self._write(last_line if self._ends_line else f"\n{last_line}")
@@ -155,12 +155,11 @@ class RunLog:
 
     def _keep(self, text: str, *, is_all: bool) -> None:
         """With ``is_all`` more was thrown away, also where hidden secrets have made room."""
-        kept = self._redact(text)
         room = MAX_LOG_CHARS - self._written
-        if kept and room > 0:
-            self._written += min(len(kept), room)
-            self._write(kept[:room])
-        if (is_all or len(kept) > room) and not self._truncated:
+        if text and room > 0:
+            self._written += min(len(text), room)
+            self._write(text[:room])
+        if (is_all or len(text) > room) and not self._truncated:
             self._truncated = True
             self._write(f"{TRUNCATED}\n" if self._ends_line else f"\n{TRUNCATED}\n")
 

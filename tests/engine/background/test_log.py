@@ -39,6 +39,19 @@ def test_a_secret_in_two_pieces_is_hidden_and_lines_come_at_once(log: RunLog) ->
     assert stat.S_IMODE(log.path.parent.stat().st_mode) == 0o700
 
 
+@pytest.mark.spec("BG-4", "SEC-9")
+@pytest.mark.parametrize("place", range(2043, 2054))
+def test_a_secret_in_a_long_line_is_hidden_wherever_the_line_is_cut(
+    log: RunLog, place: int
+) -> None:
+    log.add("x" * 5000 + "secret" + "y" * (place - 6))
+    log.flush()
+    assert log.path.read_text()
+    log.add("\n")
+    log.close()
+    assert log.path.read_text() == f"{'x' * 5000}*{'y' * (place - 6)}\n"
+
+
 @pytest.mark.spec("BG-4")
 @pytest.mark.parametrize("over", [0, 1, 500_000])
 def test_the_log_takes_so_many_characters_and_counts_the_rest(log: RunLog, over: int) -> None:
