@@ -47,6 +47,8 @@ class RayEngine:
         ``say`` is told what is waited for.
         """
         address = os.environ.get("RAY_ADDRESS", "").strip()
+        if address == "local":
+            address = ""  # one of this machine alone, in Ray's words
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"  # would send the directory to the nodes

@@ -91,7 +91,9 @@ def test_ray_begins_outside_of_the_working_directory_where_its_workers_import_fr
 
 
 @pytest.mark.spec("SEC-3", "SEC-12")
-@pytest.mark.parametrize(("address", "mode"), [("", "token"), ("auto", "disabled")])
+@pytest.mark.parametrize(
+    ("address", "mode"), [("", "token"), ("local", "token"), ("auto", "disabled")]
+)
 def test_a_ray_of_this_machine_alone_takes_work_from_its_own_batch_alone(
     monkeypatch: pytest.MonkeyPatch, address: str, mode: str
 ) -> None:
