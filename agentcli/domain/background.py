@@ -196,7 +196,7 @@ class SpawnWish:
     """What ``spawn_background`` asks for. ``schedule`` is as the model gave it, unchecked.
 
     ``judged`` are the paths that the policy has judged, ``access`` is where it lets a command run;
-    ``None`` where nothing was judged.
+    ``None`` where nothing was judged. ``approved``: the user has said yes to this very call.
     """
 
     tool: str
@@ -207,6 +207,7 @@ class SpawnWish:
     wake: Wake = Wake.COMPLETION
     judged: tuple[Path, ...] | None = None
     access: Access | None = None
+    approved: bool = True
 
 
 @frozen

@@ -356,6 +356,7 @@ class ToolContext:
     - ``judged: tuple[Path, ...] | None``: the paths that the policy has judged, as ``paths`` told
       them; the call opens no other (SEC-5). ``None`` where nothing was judged.
     - ``access: Access | None``: where the policy lets its command run; ``None`` as ``judged``
+    - ``approved: bool``: the user was asked about this very call, and said yes
     """
 
     call_id: str

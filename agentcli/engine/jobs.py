@@ -103,7 +103,8 @@ class Job:
     ``gathered_in`` are the mode, and whether commands were contained, when ``facts`` and ``place``
     were gathered.
     ``launch`` is what the call has run in its place: it is judged as that. ``access`` is where the
-    policy lets a command run; ``is_free`` from the sandbox is what the user has typed.
+    policy lets a command run; ``is_free`` from the sandbox is what the user has typed;
+    ``is_approved`` is what the user was asked about and has allowed.
     """
 
     call: ToolCall
@@ -121,6 +122,7 @@ class Job:
     tail: str = ""
     is_heard: bool = True
     is_free: bool = False
+    is_approved: bool = False
     access: Access | None = None
     hook: HookVerdict | None = None
     launch: Launch | None = None

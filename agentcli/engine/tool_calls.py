@@ -378,6 +378,7 @@ class ToolCalls:
         elif answer.verdict is Verdict.AUTO:
             self._parts.policy.mode = PermissionMode.AUTO
         if answer.verdict in {Verdict.ONCE, Verdict.SESSION, Verdict.AUTO}:
+            job.is_approved = True
             return True
         unattended = answer.verdict is Verdict.UNATTENDED
         may_free = bool(request.offers)
@@ -466,6 +467,8 @@ class ToolCalls:
                 return job.facts.paths if job.facts is not None else None
             if name == "access":
                 return job.runs_at
+            if name == "approved":
+                return job.is_approved
             if name == "to_background":
                 return switch
             if name == "run":

@@ -77,6 +77,7 @@ class SpawnContext(BackgroundContext):
 
     judged: tuple[Path, ...] | None
     access: Access | None
+    approved: bool
 
 
 class SpawnTool(BaseTool[SpawnArguments]):
@@ -128,6 +129,7 @@ class SpawnTool(BaseTool[SpawnArguments]):
             Wake(args.wake),
             ctx.judged,
             ctx.access,
+            ctx.approved,
         )
         try:
             spawned = await ctx.background.spawn(wish)

@@ -6,7 +6,8 @@ Laws.
 - A schedule is judged twice: when it is made, as the run itself would be, and again when it is due.
   Then it does not start if the policy refuses it, or if it would have to ask for something that
   was not approved when it was made, or have more rights than the sandbox left it then (SEC-3). What
-  a mode or a rule let pass when it was made nobody has approved: these have to hold still.
+  a mode, a rule, a grant or a hook let pass when it was made nobody has approved: it starts where
+  nobody has to be asked.
 - What was approved was approved for the workspace of then. That it was approved here is the
   store's to prove: a schedule of another home is never seen (SEC-16).
 - One timer serves all schedules; without schedules there is none. It wakes when the next is due
@@ -128,7 +129,8 @@ class SessionScheduler:
             await self._services.parts.begin_sandbox({schedule.tool})
             place = (await self._shells()).place(schedule.arguments)
             schedule = replace(schedule, cwd=str(place.workspace.cwd))
-        schedule = replace(schedule, approved=await self._needs(schedule))
+        approved = await self._needs(schedule) if wish.approved else _UNASKED
+        schedule = replace(schedule, approved=approved)
         try:
             await self._services.store.put_schedule(schedule, now)
         except StoreError as error:

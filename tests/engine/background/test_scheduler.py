@@ -321,6 +321,35 @@ def test_what_a_mode_let_pass_does_not_start_in_one_that_asks(
 
 
 @pytest.mark.spec("BG-8", "SEC-3")
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_what_a_yes_to_another_call_let_pass_starts_while_that_yes_holds(
+    model_server: ModelServer, tmp_path: Path, *, is_asked: bool
+) -> None:
+    command = {"command": "touch made"}
+    planned = Call("spawn_background", {"tool": "bash", "args": command, "schedule": HOURLY})
+
+    async def body(kept: Kept) -> None:
+        model_server.add(*([] if is_asked else [Reply((Call("bash", command),))]))
+        model_server.add(Reply((planned,)), "Planned.")
+        await kept.session.run(Prompt(user_text("plan it")), CancelToken())
+        (tmp_path / "made").unlink(missing_ok=True)
+        kept.session.policy.granted.clear()  # as in the next chat
+        (schedule,) = kept.scheduler.schedules()
+        await kept.tick(schedule.next_at or 0.0)
+        assert len(await kept.begun()) == is_asked and (tmp_path / "made").exists() == is_asked
+        assert is_asked or "nobody was asked" in kept.notices[-1]
+
+    user = User(Verdict.SESSION)
+    in_session(
+        model_server,
+        options(tmp_path, mode=PermissionMode.DEFAULT),
+        lambda session: body(Kept(session, Clock())),
+        user,
+    )
+    assert len(user.asked) == 1
+
+
+@pytest.mark.spec("BG-8", "SEC-3")
 def test_what_was_to_run_in_the_sandbox_does_not_start_without_one(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
