@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from tests.app.test_changes import git
+from tests.security.canary import IN_ENVIRONMENT, found_in
 from tests.support.cli import Finished, Running, agent_env, run_agent
 from tests.support.docs import blocks, shell
 from tests.support.model_server import GEMINI, OPENAI, RESPONSES, ModelServer
@@ -107,6 +108,22 @@ def findings(*each: dict[str, Any], summary: str = "It computes a mean.") -> Rep
 
 def review(server: ModelServer | None, cwd: Path, *args: str, **more: Any) -> Finished:
     return run_agent("review", *args, env=agent_env(server, **more), cwd=cwd)
+
+
+@pytest.mark.spec("CLI-17", "SEC-9")
+@pytest.mark.parametrize("shape", ["text", "json", "sarif"])
+def test_no_report_holds_a_key_of_the_users(
+    model_server: ModelServer, project: Path, shape: str
+) -> None:
+    said = f"The key {IN_ENVIRONMENT} is written down."
+    about = finding("app.py", 2, title=said, body=said, suggestion=said)
+    model_server.add(findings(about, summary=said))
+    args = ("--format", shape, "-o", f"r.{shape}", "-o", "r.json", "--force")
+    done = review(model_server, project, *args, ANTHROPIC_API_KEY=IN_ENVIRONMENT)
+    assert done.code == 0, done.stderr
+    for text in (done.stdout, done.stderr, (project / f"r.{shape}").read_text()):
+        assert not found_in(text)
+    assert "The key [redacted] is written" in (project / "r.json").read_text()
 
 
 @pytest.mark.slow

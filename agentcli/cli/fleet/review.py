@@ -203,9 +203,10 @@ def review(options: ReviewOptions) -> int:
 
 
 def _write(options: ReviewOptions, found: Review) -> None:
-    """``found`` to stdout and to the files."""
+    """``found`` to stdout and to the files, without keys."""
     from agentcli.cli.redacting import write_named
 
+    found = _without_keys(found)
     failures: list[UsageError] = []
     for name in options.output or ():
         text = _shaped(found, _BY_SUFFIX.get(Path(name).suffix.lower(), "text"))
@@ -218,6 +219,27 @@ def _write(options: ReviewOptions, found: Review) -> None:
     write_out(_shaped(found, options.format, for_stdout=True))
     if failures:
         raise failures[0]
+
+
+def _without_keys(found: Review) -> Review:
+    from agentcli.cli.redacting import exported, know_secrets
+
+    know_secrets()
+    findings = (
+        replace(
+            each,
+            title=exported(each.title),
+            body=exported(each.body),
+            suggestion=exported(each.suggestion),
+        )
+        for each in found.findings
+    )
+    return replace(
+        found,
+        findings=tuple(findings),
+        summary=exported(found.summary),
+        notes=tuple(exported(found.notes)),
+    )
 
 
 def _shaped(found: Review, shape: str, *, for_stdout: bool = False) -> str:
