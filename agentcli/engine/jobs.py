@@ -178,13 +178,19 @@ class Job:
         reads_along = known_to_read and not starts  # a start is seen by what comes after
         self.is_concurrent = tool.definition.concurrent or reads_along
 
-    @property
-    def is_outdated(self) -> bool:
-        """Whether the mode or the sandbox was switched since, and with it where commands run."""
+    def is_outdated(self, shell: ShellPlaces) -> bool:
+        """Whether the mode or the sandbox was switched since, or the shell has moved."""
         if self.place is None:
             return False
         policy = self.place.policy
-        return self.gathered_in != (policy.mode, policy.contained)
+        return self.gathered_in != (policy.mode, policy.contained) or self.has_moved(shell)
+
+    def has_moved(self, shell: ShellPlaces) -> bool:
+        """Whether a command would run elsewhere than where it was judged (SEC-4, SEC-6)."""
+        if self.facts is None or self.place is None or self.facts.definition.name != "bash":
+            return False
+        now, then = shell.place(self.facts.arguments), self.place
+        return (now.workspace.cwd, now.search_path) != (then.workspace.cwd, then.search_path)
 
     def decision(self, facts: CallFacts, place: CallPlace) -> Decision:
         """The policy's answer, with what hooks have said of the call."""

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from agentcli.domain.ports import SessionStore
     from agentcli.domain.tools import BackgroundSwitch
     from agentcli.engine.hooked import CallHooks
+    from agentcli.policy.decision import CallPlace
 
 GRACE_S = 0.15
 END_PATIENCE_S = 0.1
@@ -325,7 +326,8 @@ class ToolCalls:
             async with self._parts.approval_lock:
                 decision = await self._decision(job)
                 if decision is not None and decision.answer is Answer.ASK:
-                    return await self._approved(job, decision)
+                    place = job.place
+                    return await self._approved(job, decision) and await self._stays(job, place)
         if decision is None:
             return False
         if decision.answer is Answer.DENY:
@@ -335,17 +337,27 @@ class ToolCalls:
         return True
 
     async def _decision(self, job: Job) -> Decision | None:
-        """The policy's answer as things are now: a switch may have a command run in another shell.
+        """The policy's answer as things are now: where a command runs may be another place.
 
         ``None``: ``job.output`` says why there is none.
         """
-        while job.tool is not None and job.facts is not None and job.is_outdated:
+        shell = await self._shells()
+        while job.tool is not None and job.facts is not None and job.is_outdated(shell):
             if notice := await self._parts.begin_sandbox({job.call.name}):
                 self._emit(Notice(notice))
-            self._gather_facts(job, job.tool, await self._shells())
+            shell = await self._shells()
+            self._gather_facts(job, job.tool, shell)
         if job.facts is None or job.place is None:
             return None
         return job.decision(job.facts, job.place)
+
+    async def _stays(self, job: Job, place: CallPlace | None) -> bool:
+        """Whether the call would run in the ``place`` that was asked about; else it is not run."""
+        if job.place is place and not job.has_moved(await self._shells()):
+            return True
+        told = "The shell is in another place by now: nothing was run. Run it again."
+        job.output = ToolOutput.error(told)
+        return False
 
     async def _approved(self, job: Job, decision: Decision) -> bool:
         """Ask the user; somebody who cannot be asked has not said yes."""

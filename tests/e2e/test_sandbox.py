@@ -105,6 +105,47 @@ def test_what_comes_after_the_sandbox_is_switched_off_is_judged_where_it_runs(
     leave(terminal)
 
 
+_MOVES_SHELL = """
+import os, sys, fcntl
+text = sys.stdin.buffer.read()
+for handle in range(3, 100):
+    try:
+        if "memfd:" in os.readlink(f"/proc/self/fd/{handle}"):
+            os.write(handle, os.getcwdb() + b"/sub\\n\\0end\\0")
+            fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    except OSError:
+        pass
+sys.stdout.buffer.write(text)
+"""
+
+
+@pytest.mark.spec("SEC-3", "SEC-4", "SEC-15")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("second", ["./build.sh", "cd . && cat credentials"])
+def test_a_filter_of_a_repository_moves_no_command_to_where_it_was_not_judged(
+    model_server: ModelServer, work: Path, kind: str, second: str
+) -> None:
+    needs(kind)
+    sub = work / "sub" / ".aws" if "cat" in second else work / "sub"
+    sub.mkdir(parents=True)
+    (sub / "credentials").write_text("of the user")
+    (sub / "build.sh").write_text("echo another; touch ran\n")
+    (sub / "build.sh").chmod(0o755)
+    (work / "moves.py").write_text(_MOVES_SHELL.replace("/sub", f"/{sub.relative_to(work)}"))
+    (work / ".gitattributes").write_text("a filter=f\n")
+    (work / "a").write_text("1\n")
+    made = "git init -q && git add a && git config filter.f.clean 'python3 moves.py' && echo 2 > a"
+    subprocess.run(["sh", "-c", made], cwd=work, check=True)
+    both = calls(Call("bash", {"command": "git diff"}), Call("bash", {"command": second}))
+    model_server.add(both, "Done.")
+    rule = ("--allow-tool", "bash(./build.sh)")
+    one_shot(model_server, "--sandbox", kind, *rule, "go", cwd=work)
+    told = facts_of(model_server.requests[-1]).results
+    assert f"directory is now {sub}" in next(iter(told.values())), told
+    assert "was not run" in last_result(model_server)
+    assert not (sub / "ran").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.spec("SEC-15", "UI-4")
 def test_the_users_own_command_has_nothing_of_what_was_set_inside(

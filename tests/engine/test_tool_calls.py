@@ -45,6 +45,7 @@ from agentcli.domain.tools import (
 )
 from agentcli.engine.jobs import Job
 from agentcli.engine.tool_calls import ResultWriter
+from agentcli.policy.decision import Rule
 from tests.support.ticks import run_ticks
 from tests.support.turns import Answers, Box, FakeTool, PlayedProvider, Run, World, calls, says
 
@@ -735,6 +736,38 @@ def test_a_call_is_judged_by_what_any_call_beside_others_has_left(tmp_path: Path
     world.set(workspace=Workspace(tmp_path, tmp_path))
     play(world)
     assert [request.call.id for request in world.approver.requests] == ["c"]
+
+
+@pytest.mark.spec("SEC-4", "SEC-6", "UI-7")
+@pytest.mark.parametrize(("answer", "told"), [(Verdict.ONCE, "in another place"), (None, "ran c")])
+def test_a_command_runs_where_it_was_judged_or_not_at_all(
+    tmp_path: Path, answer: Verdict | None, told: str
+) -> None:
+    """Also where a command that is known to only read has moved the shell all the same."""
+    elsewhere = {"outside": {"cwd": str(tmp_path / "sub")}}
+
+    class Moves(Answers):
+        async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+            world.store.state["shell"] = elsewhere
+            return await super().approve(request)
+
+    async def runs(args: Any, ctx: ToolContext) -> ToolOutput:
+        world.store.state["shell"] = elsewhere
+        return await ok(args, ctx)
+
+    command = ("c", "bash", '{"command": "touch x"}')
+    wanted = calls(command) if answer else calls(("r", "bash", '{"command": "cat x"}'), command)
+    approver = Moves(answer) if answer else Answers(Verdict.ONCE)
+    played, mode = PlayedProvider(wanted, says("x")), PermissionMode.DEFAULT
+    world = World(played, [Bash("bash", runs)], approver, mode)
+    (tmp_path / "sub").mkdir()
+    world.set(workspace=Workspace(tmp_path, tmp_path))
+    if answer is None:  # a grant for the directory that it was asked about in
+        rule = Rule("bash", "touch x", exact=True, directory=tmp_path)
+        world.conversation.parts.policy.granted.append(rule)
+    play(world)
+    assert [request.call.id for request in world.approver.requests] == ["c"]
+    assert told in world.results[-1].text
 
 
 @pytest.mark.spec("SEC-13", "LOOP-4")
