@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.config.paths import Paths
-from agentcli.domain.clean import as_list, as_object
+from agentcli.domain.clean import as_object
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.files import NoRegularFile, open_regular
 from agentcli.domain.values import frozen
@@ -39,6 +40,8 @@ SERVERS_FILE = ".mcp.json"
 # what is read of each directory: shown, part of the fingerprint (SEC-17)
 _LISTED = (("commands", ".md"), ("skills", "/SKILL.md"), ("agents", ".md"))
 SCRIPTS = "run by your hooks"
+# as entries of servers have it
+_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 _MAX_BYTES = 200_000
 _MAX_NAMES = 200
 _MAX_FILES = 2_000
@@ -284,17 +287,44 @@ def _is_plain(value: object, levels: int = _MAX_LEVELS) -> bool:
 
 
 def _started_by(servers: Mapping[str, Any]) -> Iterator[HookConfig]:
-    """The programs of the servers: scripts of the project that they run count, too (SEC-17)."""
+    """The programs of the servers: scripts of the project that they run count, too (SEC-17).
+
+    Every text of an entry is a word, however its key is spelled: one may be the directory that the
+    program starts in, or a variable that says what else is run.
+    """
     import shlex
 
     from agentcli.domain.extensions.hooks import HookConfig, HookEvent
 
+    order = {"command": 0, "args": 1, "arguments": 1}
     for entry in servers.values():
-        given = as_object(entry)
-        words = (given.get("command"), *as_list(given.get("args")), given.get("headersHelper"))
-        command = shlex.join(word for word in words if isinstance(word, str))
-        if command:
-            yield HookConfig(HookEvent.SESSION_START, command)
+        keyed = [
+            (re.sub(r"[-_\s]", "", key).lower(), said) for key, said in as_object(entry).items()
+        ]
+        keyed.sort(key=lambda one: order.get(one[0], len(order)))
+        words = [_VARIABLE.sub(_likely, word) for _, said in keyed for word in _texts_in(said)]
+        if words:
+            yield HookConfig(HookEvent.SESSION_START, shlex.join(words))
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """All texts in what was parsed; what a shell reads before all else is given to one."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from (";", "sh") if key in {"BASH_ENV", "ENV"} else ()
+            yield from _texts_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts_in(each)
+    elif isinstance(value, str) and "\0" not in value:
+        yield value
+
+
+def _likely(found: re.Match[str]) -> str:
+    """What a variable of an entry stands for; the root is named as hooks name it."""
+    is_root = found[1] == "workspaceFolder"
+    value = os.environ.get(found[1]) or found[2] or found[0]
+    return "$CLAUDE_PROJECT_DIR" if is_root else value
 
 
 def _files_below(directory: Path) -> Iterator[Path | None]:

@@ -70,11 +70,15 @@ class ServerChannel(Protocol):
 
 @frozen
 class StdioPlace:
-    """Where servers run: the directory, whose session it is, and its sandbox."""
+    """Where servers run: the directory, whose session it is, and its sandbox.
+
+    ``check`` raises ``McpError`` for one that may not be started any more; it blocks.
+    """
 
     cwd: Path
     owner: str = ""
     sandbox: Sandbox | None = None
+    check: Callable[[McpServer], None] = lambda _: None
 
 
 def clean_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -90,6 +94,7 @@ def clean_environment(source: Mapping[str, str] | None = None) -> dict[str, str]
 @asynccontextmanager
 async def stdio_channel(server: McpServer, place: StdioPlace) -> AsyncIterator[ServerChannel]:
     """The server as a running process, which is ended with the block. Raises ``McpError``."""
+    await asyncio.to_thread(place.check, server)
     cwd = Path(server.cwd) if server.cwd else place.cwd
     argv = (_program(server, cwd, place.cwd), *server.args)
     environment, inside = clean_environment(), Confined(argv, cwd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -103,6 +104,38 @@ def test_a_changed_file_that_would_take_effect_is_another_fingerprint(
     assert again is not None
     assert again.fingerprint == marks[-1]
     assert dict(again.names)["run by your hooks"] == ("own.sh",)
+
+
+@pytest.mark.spec("SEC-1", "SEC-17")
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "sh", "args": ["tools/serve"]},
+        {"args": ["serve"], "cwd": "tools", "command": "sh"},
+        {"command": "sh", "args": ["serve"], "cwd": "${workspaceFolder}/tools"},
+        {"command": ["sh", "tools/serve"]},
+        {"Command": "sh", "arguments": ["tools/serve"]},
+        {"command": "${workspaceFolder}/tools/serve"},
+        {"command": "sh", "args": ["${env:TOOL_OF_THEIRS:-tools/serve}"]},
+        {"command": "x", "args": ["a\0b"], "environment": {"BASH_ENV": "tools/serve"}},
+        {"command": "python3", "args": ["-m", "served"], "env": {"PYTHONPATH": "tools"}},
+        {"url": "http://localhost/", "headers_command": "sh tools/serve"},
+    ],
+    ids=str,
+)
+def test_a_changed_script_of_a_server_is_another_fingerprint(
+    root: Path, entry: dict[str, object]
+) -> None:
+    (root / "tools").mkdir()
+    (root / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
+    marks = set()
+    for text in ("one", "two"):
+        for name in ("serve", "served.py"):
+            (root / "tools" / name).write_text(text)
+        project = read_project(root, "")
+        assert project is not None
+        marks.add(project.fingerprint)
+    assert len(marks) == 2
 
 
 @pytest.mark.spec("SEC-17")

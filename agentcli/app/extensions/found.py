@@ -115,7 +115,7 @@ async def find_extensions(
 
     ``given`` are MCP servers of the start; with ``is_strict`` no others count.
     """
-    found = SessionExtensions()
+    found = SessionExtensions(is_changed=partial(is_changed, settings, cwd))
     for place in user_places(settings):
         if place.plugin or any(_holds_any(place.path / kind) for kind in KINDS):
             found = await asyncio.to_thread(_find, settings, cwd)

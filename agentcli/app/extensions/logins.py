@@ -68,15 +68,20 @@ def open_browser(url: str, env: Mapping[str, str], outside: Path) -> bool:
 
 
 class ServerLogins:
-    """The logins of one home. ``watch`` is told each secret that becomes known (SEC-9)."""
+    """The logins of one home. ``watch`` is told each secret that becomes known (SEC-9).
+
+    ``check`` raises ``McpError`` for a server whose command for headers may not run any more.
+    """
 
     def __init__(
         self,
         paths: Paths,
         env: Mapping[str, str],
         watch: Callable[[Iterable[str]], None] = lambda _: None,
+        check: Callable[[McpServer], None] = lambda _: None,
     ) -> None:
         self._paths = paths
+        self._check = check
         self._env = env
         self._watch = watch
         self._redactor = Redactor()
@@ -167,6 +172,7 @@ class ServerLogins:
         )
 
         def printed(again: bool) -> str:  # noqa: FBT001 - a callback of one fact
+            self._check(server)
             if again and key.at_hand:
                 key.renew(key.get())
             return key.get()

@@ -43,16 +43,18 @@ def server_hub(
     workspace: Workspace,
     owner: str,
     user: tuple[Asker | None, Sandbox | None] = (None, None),
-    watch: Callable[[Iterable[str]], None] = lambda _: None,
+    told: tuple[Callable[[Iterable[str]], None], Callable[[McpServer], None]] | None = None,
 ) -> ServerHub:
     """The servers for one session (or command), whose processes belong to ``owner``.
 
     ``user`` is who answers their questions, and the sandbox for those that are to run in it;
-    ``watch`` is told each secret that becomes known.
+    ``told`` are called with each secret that becomes known, and with each server before anything
+    of it runs: the latter raises ``McpError`` where it may not.
     """
     ask, sandbox = user
-    place = StdioPlace(workspace.cwd, owner, sandbox)
-    logins = ServerLogins(paths, os.environ, watch)
+    watch, check = told or (_unheard, _unheard)
+    place = StdioPlace(workspace.cwd, owner, sandbox, check)
+    logins = ServerLogins(paths, os.environ, watch, check)
     logins.know(secret for server in servers for secret in server.secrets)
     setup = ClientSetup(place, (workspace.root, *workspace.extra), ask, logins.authorizer)
 
@@ -60,6 +62,10 @@ def server_hub(
         return ask is not None and await logins.offer(server, ask, workspace.root)
 
     return ServerHub(servers, setup, kept_by(paths, logins.redact), log_in)
+
+
+def _unheard(_: object) -> None:
+    """Where nobody has to be told."""
 
 
 async def try_servers(
@@ -76,7 +82,12 @@ async def try_servers(
     workspace = Workspace(cwd, cwd, (), settings.paths.journals_dir)
     sandbox = await make_sandbox(settings, workspace)
     hub = server_hub(
-        servers, settings.paths, workspace, f"mcp-{os.getpid()}", (None, sandbox), watch
+        servers,
+        settings.paths,
+        workspace,
+        f"mcp-{os.getpid()}",
+        (None, sandbox),
+        (watch, _unheard),
     )
     try:
         await hub.tools(CancelToken(), lambda _: None)

@@ -146,10 +146,19 @@ def session_servers(
     servers, user = extensions.servers, (ask, sandbox)
     kept = kept_by(paths)
 
+    def check(server: McpServer) -> None:
+        from agentcli.app.extensions.found import CHANGED
+        from agentcli.domain.extensions.mcp import McpError
+        from agentcli.mcp.servers import ServerScope
+
+        if server.scope is ServerScope.PROJECT and extensions.is_changed():
+            raise McpError(f"the MCP server {server.name} is not started: {CHANGED}")
+
     def make() -> ServerHub:
         from agentcli.app.extensions.mcp import server_hub
 
-        return server_hub(servers, paths, workspace, owner, user, extensions.watch)
+        told = (extensions.watch, check)
+        return server_hub(servers, paths, workspace, owner, user, told)
 
     found = SessionServers(servers, kept, make, only)
     if found.is_empty:

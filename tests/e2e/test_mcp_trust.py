@@ -1,0 +1,55 @@
+"""What a trusted project's MCP server runs: a change asks again before it runs (SEC-1, SEC-17)."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.chat import IDLE, Chat, leave
+from tests.e2e.one_shot import one_shot
+from tests.support.model_server import ModelServer
+from tests.support.replies import call
+
+pytestmark = pytest.mark.slow
+_QUESTION = re.compile(r"Do you trust this directory\?")
+
+
+@pytest.mark.spec("SEC-1", "SEC-17")
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "sh", "args": ["tools/serve.sh"]},
+        {"command": ["sh", "serve.sh"], "cwd": "${workspaceFolder}/tools"},
+        {"command": "bash", "args": ["-c", "true"], "env": {"BASH_ENV": "tools/serve.sh"}},
+    ],
+    ids=str,
+)
+def test_a_changed_script_of_a_server_is_not_run_before_it_was_asked_about(
+    model_server: ModelServer, chat: Chat, work: Path, entry: dict[str, Any]
+) -> None:
+    script = work / "tools/serve.sh"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\ntouch $PWD/started\n")
+    script.chmod(0o755)
+    (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
+    terminal = chat(until=_QUESTION)
+    terminal.confirm("y")
+    terminal.wait_for(IDLE)
+    leave(terminal)
+    look = call("tool_search", {"query": "notes"})
+    model_server.add(look, "Hello.")
+    assert "trust" not in one_shot(model_server, "hi", cwd=work).stderr
+    assert list(work.rglob("started")), "the server never started"
+    changed = {"path": "tools/serve.sh", "content": "touch $PWD/evil\n"}
+    model_server.add(look, call("write_file", changed), look, "Done.")
+    done = one_shot(model_server, "hi", "--permission-mode", "accept-edits", cwd=work)
+    assert done.code == 0 and "evil" in script.read_text(), done.stderr
+    assert not list(work.rglob("evil")), "in the same session"
+    model_server.add(look, "Hello.")
+    done = one_shot(model_server, "hi", cwd=work)
+    assert "has changed since you trusted it" in done.stderr
+    assert not list(work.rglob("evil"))
