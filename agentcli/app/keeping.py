@@ -35,6 +35,7 @@ from agentcli.store.reads import CRASH_DETAIL
 from agentcli.store.sqlite import SqliteStore
 
 CLOSE_S = 5.0
+_STREAMS = frozenset({TextChunk.type, ThinkingChunk.type, ToolProgress.type})
 log = logging.getLogger(__name__)
 
 
@@ -96,9 +97,14 @@ class EventKeeper:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
 
-    async def _write(self) -> None:
+    async def _write(self, *, is_last: bool = False) -> None:
         while self._waiting and not self._has_failed:
-            events, self._waiting = self._waiting, []
+            # of a stream in two rows a key would be known in neither (SEC-9)
+            goes_on = self._waiting[-1].type in _STREAMS and not is_last
+            end = len(self._waiting) - goes_on
+            events, self._waiting = self._waiting[:end], self._waiting[end:]
+            if not events:
+                break
             try:
                 await self._store.append(events)
             except Exception as error:  # what is watched fails nothing
@@ -110,7 +116,7 @@ class EventKeeper:
         """Put down what waits."""
         if self._writing is not None and not self._writing.done():
             await asyncio.wait({self._writing}, timeout=CLOSE_S)
-        await asyncio.wait({asyncio.create_task(self._write())}, timeout=CLOSE_S)
+        await asyncio.wait({asyncio.create_task(self._write(is_last=True))}, timeout=CLOSE_S)
 
 
 def to_data(event: AgentEvent) -> Mapping[str, Any]:
