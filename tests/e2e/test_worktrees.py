@@ -17,8 +17,9 @@ from tests.e2e.one_shot import assert_one_line_error
 from tests.support.cli import Finished, Running, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.processes import alive, wait_until
-from tests.support.replies import Call, calls, say
+from tests.support.replies import Call, call, calls, say
 from tests.support.repositories import git, make_repository, traces
+from tests.support.sandboxes import BOTH, needs
 
 
 @pytest.fixture
@@ -211,3 +212,41 @@ def test_nothing_leaks_into_the_main_checkout(
     assert git(root, "status", "--short") == " M a.txt\n"
     assert (root / "a.txt").read_text() == "the user's own change\n"
     assert git(root, "branch", "--show-current").strip() in {"main", "master"}
+
+
+_BORROWS = """\
+mkdir -p .git/objects/info; echo {there}/objects > .git/objects/info/alternates
+case {how} in
+  reference) ln -s {there}/refs/heads/main .git/refs/heads/other
+    echo 'ref: refs/heads/other' > .git/HEAD ;;
+  directory) mkdir .git/more; ln -s {there}/refs/heads .git/more/far; ln -s ../../more .git/refs/heads/near
+    echo 'ref: refs/heads/near/far/main' > .git/HEAD ;;
+  index) ln -sf {there}/index .git/index ;;
+esac
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-5")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("how", ["reference", "directory", "index"])
+def test_no_command_inside_has_another_repository_of_the_users_shown(
+    model_server: ModelServer, root: Path, home: Path, kind: str, how: str
+) -> None:
+    """Git finds its objects by ``alternates``, what they are called by a link."""
+    needs(kind)
+    private = make_repository(home / "private")
+    (private / "plan.txt").write_text("alpha\n")
+    git(private, "add", ".")
+    git(private, "commit", "-qm", "plan")
+    (root / "borrow.sh").write_text(_BORROWS.format(there=private / ".git", how=how))
+    model_server.add(call("bash", {"command": "sh borrow.sh"}), "Done.")
+    contained = ("--permission-mode", "auto", "--sandbox", kind)
+    env = agent_env(model_server)
+    assert run_agent("run", "go", *contained, env=env, cwd=root).code == 0
+    model_server.default = say("Done.")
+    begun = len(model_server.requests)
+    for command in (("run", "go", "-w", "other"), ("review",), ("review", "--staged")):
+        done = run_agent(*command, env=env, cwd=root)
+        assert done.code == 2 and "is a link to elsewhere" in done.stderr, done.stderr
+    assert len(model_server.requests) == begun and not traces(root, home / "agentcli")

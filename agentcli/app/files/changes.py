@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import IO
 
-from agentcli.app.files.safe_git import SafeGit, find_git
+from agentcli.app.files.safe_git import SafeGit, find_git, refuse_references_elsewhere
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import UsageError
 from agentcli.domain.files import open_regular
@@ -360,6 +360,7 @@ def open_repository(cwd: Path) -> GitChanges:
             f"the working tree of {one_line(str(root))} is elsewhere",
             "see: git config core.worktree",
         )
+    refuse_references_elsewhere(git)
     return GitChanges(root, git)
 
 

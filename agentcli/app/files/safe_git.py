@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import IO
 
 from agentcli.domain.clean import one_line
-from agentcli.domain.errors import ConfigError
+from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen
 from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
 
@@ -35,6 +36,8 @@ _OPTIONS = (
     *("-c", "protocol.allow=never"),
 )
 _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
+_NAMING = ("HEAD", "index", "packed-refs", "refs")
+_MOST_REFERENCES = 200_000
 _FILTERS = ("clean", "smudge", "process")
 
 # others may be changing references of the same repository; git would wait for a tenth of a second.
@@ -203,6 +206,27 @@ def read_bounded(
     finally:
         process.wait()
         timer.cancel()
+
+
+def refuse_references_elsewhere(git: SafeGit) -> None:
+    """Raise ``UsageError`` where a link has what the repository names be that of another one.
+
+    With its objects, which git finds anywhere, what another one holds would be shown (SEC-5).
+    """
+    for which in ("--absolute-git-dir", "--git-common-dir"):
+        options = ("rev-parse", "--path-format=absolute", which)
+        place = Path(os.fsdecode(git.output(*options, limit=10_000) or b"").removesuffix("\n"))
+        top, seen = real_path(place), 0
+        waiting = [place / name for name in _NAMING]
+        waiting += place.glob("sharedindex.*")
+        while waiting:
+            seen, path = seen + 1, waiting.pop()
+            leads_away = path.is_symlink() and not real_path(path).is_relative_to(top)
+            if leads_away or seen > _MOST_REFERENCES:
+                what = "is a link to elsewhere" if leads_away else "is one of too many references"
+                raise UsageError(f"{one_line(str(path))} {what}", "look at what made it")
+            if path.is_dir():
+                waiting += path.iterdir()
 
 
 def find_git(cwd: Path) -> SafeGit | None:

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from agentcli.app.files.safe_git import SafeGit, find_git
+from agentcli.app.files.safe_git import SafeGit, find_git, refuse_references_elsewhere
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import UsageError
 from agentcli.domain.values import frozen
@@ -81,6 +81,7 @@ def repository_at(cwd: Path) -> Repository:
         raise UsageError(f"the path of {cwd} has a line break in it", "rename the directory")
     if is_inside != "true" and is_bare != "true":
         raise UsageError(f"{cwd} is inside a git directory", "change to the working tree")
+    refuse_references_elsewhere(git)
     top, below = Path(common), ""
     if is_inside == "true":
         place = git.output("rev-parse", "--show-toplevel", limit=_MAX_OUTPUT) or b""
