@@ -28,6 +28,7 @@ from agentcli.policy.judge import judge, subject_of
 from agentcli.policy.places import protected_place
 
 _LONGEST_WRITTEN = 500
+_BELOW = "**"  # no rule means one file of this name alone
 _ANY_PATTERN = re.compile(r"[*?\[\]]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 # they run what their words name, reach out, or destroy: each of their calls is a case of its own
@@ -114,7 +115,7 @@ def offers_of(
     call: CallFacts, place: CallPlace, decision: Decision
 ) -> tuple[tuple[GrantOffer, Rule], ...]:
     """What a yes may grant, as it is shown and as it is judged, the narrowest first."""
-    if not decision.lasts:
+    if not decision.lasts or any(p.name == _BELOW for p in subject_of(call, place).paths):
         return ()
     exact = session_rule(call, place)
     offer, _ = _offer(exact, decision)

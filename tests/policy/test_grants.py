@@ -96,6 +96,19 @@ def test_one_grant_covers_every_tool_that_edits(tmp_path: Path) -> None:
     assert judge(CallFacts(edit, {}, (tmp_path / "src/a",)), place).answer is Answer.DENY
 
 
+@pytest.mark.spec("UI-7", "SEC-3")
+@pytest.mark.parametrize(("name", "offers"), [("a", ["write_file({})"]), ("**", [])])
+def test_a_yes_to_one_file_elsewhere_grants_no_others(
+    name: str, offers: list[str], tmp_path: Path
+) -> None:
+    work, path = tmp_path / "work", tmp_path / name
+    write = ToolDefinition("write_file", "Write", "writes", {}, Asks.EDIT, "files")
+    call = CallFacts(write, {"path": str(path)}, (path,))
+    place = CallPlace(Workspace(work, work), Policy())
+    found = offers_of(call, place, judge(call, place))
+    assert [offer.rule for offer, _ in found] == [each.format(path) for each in offers]
+
+
 @pytest.mark.spec("UI-7", "SEC-4")
 @pytest.mark.parametrize(
     ("rule", "written"),
