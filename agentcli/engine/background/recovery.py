@@ -72,7 +72,7 @@ def _check(runs: BackgroundRuns, task: BackgroundTask) -> None:
         raise BackgroundRefused("its arguments are not stored as they were given")
     parts = runs.services.parts
     paths = launch.tool.paths(launch.args, parts.workspace)
-    call = CallFacts(launch.tool.definition, launch.arguments, paths)
+    call = CallFacts(launch.tool.definition, launch.arguments, paths, SPAWN)
     decision = judge(call, CallPlace(parts.workspace, parts.policy))
     if decision.answer is not Answer.ALLOW:
         raise BackgroundRefused(f"it would need an approval again ({decision.reason})")

@@ -186,6 +186,15 @@ def test_what_is_not_is_interrupted_with_the_reason(
     assert not Path(found.log_path).read_text().startswith("noted")
 
 
+@pytest.mark.spec("BG-7", "SEC-3")
+def test_a_rule_about_what_starts_runs_holds_for_what_is_started_again(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        path = crashed(server, tmp_path, [cut("note")])
+        _, (found,), _ = reopened(server, tmp_path, path, deny=("spawn_background",))
+    assert (found.state, found.attempt) == (TaskState.INTERRUPTED, 1)
+    assert "the rule spawn_background" in found.error_message
+
+
 @pytest.mark.spec("BG-7", "TOOL-5")
 def test_nothing_is_started_again_where_background_runs_are_switched_off(tmp_path: Path) -> None:
     with ModelServer() as server:
