@@ -9,10 +9,11 @@ tools come as data, the chosen provider by name.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -40,6 +41,7 @@ from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import HistoryViolation, UsageError
 from agentcli.domain.events import QueueChanged
+from agentcli.domain.files import real_text
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.ports import (
     Approver,
@@ -443,6 +445,17 @@ def _served(
     return session_servers(extensions, paths, place, toolbox, only, listeners)
 
 
+def _are_steady(place: tuple[Workspace, SessionSandbox, Policy], paths: Iterable[str]) -> bool:
+    """Whether each name leads to its own file, and nothing inside can change that (SEC-5). Blocks.
+
+    What put a link there may have ended since.
+    """
+    workspace, sandbox, policy = place
+    named = [os.path.normpath(workspace.cwd / each) for each in paths]
+    is_led_away = policy.contained and any(real_text(each) != each for each in named)
+    return sandbox.is_quiet and not is_led_away
+
+
 def _hooks(
     settings: Settings,
     others: tuple[Sequence[HookConfig], Sequence[HookConfig]],
@@ -472,7 +485,7 @@ def _hooks(
         project_root(workspace.cwd),
         model,
         partial(is_changed, settings, workspace.cwd) if settings.project else lambda: False,
-        lambda: sandbox.is_quiet,
+        partial(_are_steady, place),
     )
     hooks = SessionHooks((*own, *given), facts, partial(run_program, sandbox=sandbox))
     listeners.add(hooks.on_event)

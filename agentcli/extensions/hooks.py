@@ -18,7 +18,7 @@ import inspect
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import field, replace
 from pathlib import Path
@@ -289,7 +289,7 @@ class HookFacts:
     root: Path | None = None
     model: Callable[[], str] = str
     is_changed: Callable[[], bool] = lambda: False  # since the user trusted it; blocks
-    is_quiet: Callable[[], bool] = lambda: True  # nothing in the sandbox can replace a file
+    are_steady: Callable[[Iterable[str]], bool] = lambda _: True  # ``inside_with_files``; blocks
 
 
 @mutable
@@ -515,7 +515,8 @@ class SessionHooks:
         if not hooks:
             return SILENT
         facts, about = self._facts, fields.get("tool_input", {})
-        hooks, moved = inside_with_files(hooks, event, about, facts.is_quiet)
+        steady = facts.are_steady
+        hooks, moved = await asyncio.to_thread(inside_with_files, hooks, event, about, steady)
         facts_and_fields = {
             "session_id": facts.session_id,
             "run_id": self._identity.run_id,

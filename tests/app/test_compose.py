@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.app.compose import open_session
+from agentcli.app.compose import _are_steady, open_session
 from agentcli.app.opening import session_files
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
@@ -24,6 +24,10 @@ from agentcli.domain.errors import ConfigError, SessionLocked, SessionNotFound, 
 from agentcli.domain.events import Outcome, Prompt
 from agentcli.domain.messages import user_text
 from agentcli.domain.ports import PermissionMode
+from agentcli.domain.tools import Workspace
+from agentcli.policy.decision import Policy
+from agentcli.process.sandbox import SessionSandbox
+from agentcli.process.sandbox_places import OwnPlaces
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import Call, Reply, Text, call
@@ -335,3 +339,19 @@ def test_a_start_reads_instructions_wherever_they_may_stand(tmp_path: Path, name
         assert [(doc.path, doc.text) for doc in session.documents] == [(file, "say please")]
 
     in_session(settings, options(cwd, model="offline", new=True), body)
+
+
+@pytest.mark.spec("SEC-5")
+def test_a_name_that_something_inside_has_led_elsewhere_is_told_to_no_hook_outside(
+    tmp_path: Path,
+) -> None:
+    work = (tmp_path / "work").resolve()
+    work.mkdir()
+    (work / "a.txt").write_text("")
+    (work / "link").symlink_to(tmp_path / "key")
+    workspace = Workspace(work, work)
+    sandbox = SessionSandbox(workspace, OwnPlaces, "auto")
+    place = (workspace, sandbox, Policy(contained=True))
+    assert _are_steady(place, ["a.txt", str(work / "a.txt")])
+    assert not _are_steady(place, ["a.txt", "link"])
+    assert _are_steady((workspace, sandbox, Policy()), ["link"])  # nothing is kept inside

@@ -8,7 +8,8 @@ https://moonshotai.github.io/kimi-cli/en/customization/hooks.html.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -120,6 +121,7 @@ class HookVerdict:
 
 SILENT = HookVerdict()
 _AFTER_TOOL = frozenset({HookEvent.POST_TOOL_USE, HookEvent.POST_TOOL_USE_FAILURE})
+_IN_PATCH = re.compile(r"(?m)^\*\*\* [A-Z][A-Za-z ]{1,20}: ([^\n]+)$")
 _MOVED = (
     "hooks that are told of a file ran in the sandbox: what was left running there could have the "
     "file's name lead elsewhere"
@@ -162,15 +164,17 @@ def inside_with_files(
     hooks: Sequence[HookConfig],
     event: HookEvent,
     about: Mapping[str, Any],
-    is_quiet: Callable[[], bool],
+    are_steady: Callable[[Iterable[str]], bool],
 ) -> tuple[Sequence[HookConfig], str]:
     """``hooks`` as they run on a call ``about`` a file that has run, and why not outside.
 
-    Where something in the sandbox may write, the name may lead elsewhere by the time that they open
-    it (SEC-5). Those before a call run where they can: their refusal counts.
+    Where something in the sandbox may write, or has, the name may lead elsewhere by the time that
+    they open it (SEC-5). Those before a call run where they can: their refusal counts.
     """
-    names_file = event in _AFTER_TOOL and not {*PATHS, "patch"}.isdisjoint(about)
-    if not names_file or all(hook.contained for hook in hooks) or is_quiet():
+    names = [about[key] for key in PATHS if isinstance(about.get(key), str)]
+    names += _IN_PATCH.findall(str(about.get("patch", "")))
+    is_about_files = event in _AFTER_TOOL and names
+    if not is_about_files or all(hook.contained for hook in hooks) or are_steady(names):
         return hooks, ""
     return [replace(hook, contained=True, may_allow=False) for hook in hooks], _MOVED
 
