@@ -153,15 +153,17 @@ def new_among(now: Sequence[Problem], before: Sequence[Problem]) -> list[Problem
 class CheckServices:
     """What checks need of their session.
 
-    ``is_contained`` tells whether there is a sandbox; ``selects`` whether a glob selects a path,
-    and raises ``ValueError`` for what is no glob; ``replace`` writes what a formatter has printed
-    and raises ``OSError`` or ``ValueError``; ``mark`` is what the ledger has of a content. ``find``
-    finds checks by the project's own configuration: to run them, or, ``offers``, to tell of them.
+    ``is_contained`` says if there is a sandbox, and ``doubted`` which checks do not run without
+    one; it blocks. ``selects`` tells whether a glob selects a path, and raises ``ValueError`` for
+    what is no glob; ``replace`` writes what a formatter has printed and raises ``OSError`` or
+    ``ValueError``; ``mark`` is what the ledger has of a content. ``find`` finds checks by the
+    project's own configuration: to run them, or, ``offers``, to tell of them.
     """
 
     root: Path
     run: RunProgram
     is_contained: Callable[[], Awaitable[bool]]
+    doubted: Callable[[Sequence[CheckConfig]], Sequence[CheckConfig]]
     selects: Callable[[str, str], bool]
     replace: Callable[[Path, bytes, FileLedger], None]
     mark: Callable[[bytes], str]
@@ -286,7 +288,10 @@ class SessionChecks:
         if self._configs is None and services.offers is None and services.find is not None:
             self._configs = await asyncio.to_thread(services.find)
         configs = self._configs or ()
-        if any(each.runs_project for each in configs) and not await services.is_contained():
+        if not configs or await services.is_contained():
+            return configs
+        configs = await asyncio.to_thread(services.doubted, configs)
+        if any(each.runs_project for each in configs):
             names = ", ".join(each.name for each in configs if each.runs_project)
             why = "may run code of this directory, which is not trusted, and there is no sandbox"
             self._warn(f"not run after edits: {names} {why} (see: agent doctor)", warnings)

@@ -53,3 +53,23 @@ def test_a_changed_script_of_a_server_is_not_run_before_it_was_asked_about(
     done = one_shot(model_server, "hi", cwd=work)
     assert "has changed since you trusted it" in done.stderr
     assert not list(work.rglob("evil"))
+
+
+@pytest.mark.spec("SEC-1", "SEC-17")
+def test_a_changed_script_of_a_check_is_not_run_without_a_sandbox(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    for name, text in {
+        ".agents/config.toml": "[[checks]]\nglob = '*'\ncheck = 'sh tools/check.sh'\n",
+        "tools/check.sh": f"touch {tmp_path}/ran\n",
+    }.items():
+        (work / name).parent.mkdir()
+        (work / name).write_text(text)
+    harmless = call("write_file", {"path": "a.txt", "content": "x"})
+    changed = {"path": "tools/check.sh", "content": f"touch {tmp_path}/evil\n"}
+    model_server.add(harmless, call("write_file", changed), "Done.")
+    options = ("--trust", "--sandbox", "off", "--permission-mode", "accept-edits")
+    done = one_shot(model_server, "hi", *options, cwd=work)
+    assert done.code == 0 and (tmp_path / "ran").exists(), done.stderr
+    assert "evil" in (work / "tools/check.sh").read_text()
+    assert not (tmp_path / "evil").exists()

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.trust import check_runs_project
+from agentcli.app.trust import check_runs_project, is_changed
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.tools import FileLedger, Workspace
 from agentcli.extensions.checks import CheckServices, SessionChecks, found_checks
@@ -49,6 +49,7 @@ def session_checks(
         root=workspace.cwd,
         run=partial(run_program, sandbox=sandbox),
         is_contained=is_contained,
+        doubted=partial(_doubted, settings, workspace.cwd),
         selects=lambda glob, path: PathFilter(glob).matches(path),
         replace=partial(_replace, workspace),
         mark=fingerprint_of,
@@ -58,19 +59,20 @@ def session_checks(
         find=partial(_found, settings, workspace.cwd) if is_looked_for else None,
         offers=offers,
     )
-    return SessionChecks(_own_checks(settings, workspace.cwd), services)
+    return SessionChecks(settings.own_checks, services)
 
 
-def _own_checks(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:
-    """The checks of the settings as they are to run in ``cwd``.
+def _doubted(settings: Settings, cwd: Path, checks: Sequence[CheckConfig]) -> Sequence[CheckConfig]:
+    """``checks`` as they are to run in ``cwd`` where there is no sandbox. Blocks.
 
-    One that may run what an untrusted directory holds does not run outside of a sandbox.
+    One that may run what a directory holds does not, unless it is trusted as it is (SEC-17).
     """
-    if settings.project is not None:
-        return settings.own_checks
+    if settings.project is not None and not is_changed(settings, cwd):
+        return checks
     runs = partial(check_runs_project, cwd=cwd)
     return [
-        replace(each, runs_project=any(map(runs, each.commands))) for each in settings.own_checks
+        replace(each, runs_project=each.runs_project or any(map(runs, each.commands)))
+        for each in checks
     ]
 
 
