@@ -40,6 +40,8 @@ def test_nobody_waits_long_for_a_hook_of_the_end(
             {"patch": "*** Begin Patch\n*** Update File: a/b.py\n*** Move to: c.py\n"},
             ["a/b.py", "c.py"],
         ),
+        ({"patch": "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"}, ["x.py", "x.py"]),
+        ({"patch": "in no form that is known"}, []),
     ],
 )
 def test_hooks_are_told_of_a_file_outside_only_where_its_name_leads_to_it(

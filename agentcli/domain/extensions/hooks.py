@@ -121,7 +121,9 @@ class HookVerdict:
 
 SILENT = HookVerdict()
 _AFTER_TOOL = frozenset({HookEvent.POST_TOOL_USE, HookEvent.POST_TOOL_USE_FAILURE})
-_IN_PATCH = re.compile(r"(?m)^\*\*\* [A-Z][A-Za-z ]{1,20}: ([^\n]+)$")
+_IN_PATCH = re.compile(
+    r"(?m)^(?:\*\*\* [A-Z][A-Za-z ]{1,20}: |(?:\+\+\+|---) (?:[ab]/)?)([^\n\t]+)"
+)
 _MOVED = (
     "hooks that are told of a file ran in the sandbox: what was left running there could have the "
     "file's name lead elsewhere"
@@ -173,7 +175,7 @@ def inside_with_files(
     """
     names = [about[key] for key in PATHS if isinstance(about.get(key), str)]
     names += _IN_PATCH.findall(str(about.get("patch", "")))
-    is_about_files = event in _AFTER_TOOL and names
+    is_about_files = event in _AFTER_TOOL and not {*PATHS, "patch"}.isdisjoint(about)
     if not is_about_files or all(hook.contained for hook in hooks) or are_steady(names):
         return hooks, ""
     return [replace(hook, contained=True, may_allow=False) for hook in hooks], _MOVED
