@@ -15,6 +15,8 @@ from agentcli.domain.patterns import LazyPattern
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 # What one more line of an event costs in memory beside its text.
 _LINE_COST = 8
+# No server has longer names or ids; what is longer is no name that is known, and no id.
+_NAME_BYTES = 8 * 1024
 _BOM = b"\xef\xbb\xbf"
 _LF = 10
 _KNOWN_FIELD = LazyPattern(rb"(?:\xef\xbb\xbf)?(?:data|event|id|retry)(?::|\Z)")
@@ -84,6 +86,10 @@ class LineSplitter:
         return [rest] if rest else []
 
 
+def _name_in(value: bytes) -> str:
+    return value[:_NAME_BYTES].decode("utf-8", "replace")
+
+
 class SseDecoder:
     """Incremental decoder. ``retry_ms`` and ``last_event_id`` are the latest values seen.
 
@@ -135,7 +141,7 @@ class SseDecoder:
                 self._data.append(line[6:])
                 self._size += len(line) - 6 + _LINE_COST
             elif line.startswith(b"event: "):
-                self._event = line[7:].decode("utf-8", "replace")
+                self._event = _name_in(line[7:])
             elif line:
                 self._field(line)
             elif self._dispatchable():
@@ -197,9 +203,9 @@ class SseDecoder:
             self._data.append(value)
             self._size += len(value) + _LINE_COST
         elif name == b"event":
-            self._event = value.decode("utf-8", "replace")
+            self._event = _name_in(value)
         elif name == b"id":
-            if b"\0" not in value:
+            if b"\0" not in value and len(value) <= _NAME_BYTES:
                 self._id = self.last_event_id = value.decode("utf-8", "replace")
         elif name == b"retry":
             if value.isdigit() and len(value) <= len("9999999999"):

@@ -225,6 +225,17 @@ def test_names_and_wide_texts_of_one_reply_are_held_in_bounded_memory(
     only_error(done)
 
 
+def test_names_and_ids_of_events_are_held_in_bounded_memory(work: Path) -> None:
+    wide = b"x" * (16 * MB - 100) + "\U0001f600".encode()
+    text = b"y" * (15 * MB) + "\U0001f600".encode()
+    body = (_START, _TEXT, *[_DELTA % (b"y" * 60_000)] * 250,
+            b"id: ", wide, b"\nevent: ", wide, b"\n", _DELTA.partition(b"\n")[2] % text)  # fmt: skip
+    with hostile(lambda: body) as server:
+        done = Measured("run", "go", env=env_of(server.url), cwd=work).ended()
+    assert done.code == 1
+    only_error(done)
+
+
 def test_arguments_that_hold_millions_of_values_go_back_to_the_model(
     model_server: ModelServer, work: Path
 ) -> None:
