@@ -66,7 +66,9 @@ _WORDS = {
 }
 
 
-def prepare(db: sqlite3.Connection, session_id: str, seal: Seal | None) -> None:
+def prepare(
+    db: sqlite3.Connection, session_id: str, seal: Seal | None, function: str = "mark_of"
+) -> None:
     """Let statements on ``db`` make marks; without ``seal`` they prove nothing to a home."""
 
     def mark(*values: Any) -> str:
@@ -75,13 +77,13 @@ def prepare(db: sqlite3.Connection, session_id: str, seal: Seal | None) -> None:
         known = [value.hex() if isinstance(value, bytes) else value for value in values]
         return seal(json.dumps(["session", session_id, *known]))
 
-    db.create_function("mark_of", -1, mark)
+    db.create_function(function, -1, mark)
 
 
-def mark(table: str) -> str:
+def mark(table: str, function: str = "mark_of") -> str:
     """The mark of a row of ``table``, in SQL."""
     key, columns = COLUMNS[table]
-    return f"mark_of('{table}', {key}, {columns})"
+    return f"{function}('{table}', {key}, {columns})"
 
 
 def put_mark(db: sqlite3.Connection, table: str, name: Any) -> None:
@@ -92,14 +94,24 @@ def put_mark(db: sqlite3.Connection, table: str, name: Any) -> None:
 
 def carry_over(db: sqlite3.Connection, source: str, target: str, seal: Seal | None) -> None:
     """In the copy of the session ``source``: what was marked there is marked for ``target``."""
-    for table, (key, _) in COLUMNS.items():
-        prepare(db, source, seal)
-        query = f"SELECT {key} FROM {table} WHERE seal <> '' AND seal = {mark(table)}"  # noqa: S608 - own names
-        own = [row[0] for row in db.execute(query).fetchall()]
-        prepare(db, target, seal)
-        db.execute(f"UPDATE {table} SET seal = ''")  # noqa: S608 - own names
-        for name in own:
-            put_mark(db, table, name)
+    prepare(db, source, seal, "mark_before")
+    prepare(db, target, seal)
+    _prove_names(db)
+    for table in COLUMNS:  # the very row: another may have a name that reads the same
+        was = mark(table, "mark_before")
+        now = f"CASE WHEN seal <> '' AND seal = {was} THEN {mark(table)} ELSE '' END"
+        db.execute(f"UPDATE {table} SET seal = {now}")  # noqa: S608 - own names
+
+
+def _prove_names(db: sqlite3.Connection) -> None:
+    """Raise ``MalformedBody`` where rows are not in the order of their names, or two have one.
+
+    A name leads to the first of them that is met, and the mark of one row would go to another.
+    """
+    for table in COLUMNS:
+        (line,) = db.execute(f"PRAGMA integrity_check({table})").fetchone()
+        if line != "ok":
+            raise MalformedBody(line)
 
 
 def is_own(db: sqlite3.Connection) -> bool:
@@ -109,7 +121,11 @@ def is_own(db: sqlite3.Connection) -> bool:
 
 
 def foreign(db: sqlite3.Connection) -> tuple[str, ...]:
-    """What could act and has no mark, in words; empty if there is nothing of it."""
+    """What could act and has no mark, in words; empty if there is nothing of it.
+
+    Raises ``MalformedBody`` where a mark that is made later might go to another row.
+    """
+    _prove_names(db)
     found = []
     keys = [row[0] for row in db.execute(f"SELECT key FROM kv WHERE {_foreign('kv')}").fetchall()]  # noqa: S608 - own names
     if any(str(key).startswith("shell") for key in keys):

@@ -34,7 +34,7 @@ from agentcli.store.codec import MalformedBody, from_column, to_column, to_json
 from agentcli.store.file import BUSY_TIMEOUT_S, fault, read_with
 from agentcli.store.lock import live_owner
 from agentcli.store.reads import moment
-from agentcli.store.seals import put_mark
+from agentcli.store.seals import mark, put_mark
 from agentcli.store.writes import queue_add
 
 if TYPE_CHECKING:
@@ -168,15 +168,13 @@ def put_answer(db: sqlite3.Connection, run_id: str, text: str) -> bool:
 
 def leave_to_the_original(db: sqlite3.Connection, now: float) -> None:
     """In a copy of a session: what runs, and what is to start, belongs to the original."""
-    own = [row[0] for row in db.execute("SELECT run_id FROM task WHERE seal <> ''").fetchall()]
     db.execute(
         "UPDATE task SET state = ?, attempt = attempt + 1, finished_at = ?, updated_at = ?,"
         " error_kind = 'forked', error_message = ?, pid = NULL, pid_started = '', answer = NULL,"
         " announced_at = NULL WHERE state IN ('running', 'needs_input')",
         (TaskState.INTERRUPTED.value, now, now, FORKED),
     )
-    for run_id in own:
-        put_mark(db, "task", run_id)
+    db.execute(f"UPDATE task SET seal = {mark('task')} WHERE seal <> ''")  # noqa: S608 - own names
     db.execute("UPDATE schedule SET state = ?, next_at = NULL, seal = ''", (SCHEDULE_OVER,))
 
 

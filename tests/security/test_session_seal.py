@@ -458,3 +458,29 @@ def test_a_file_of_an_older_version_that_is_large_and_empty_fills_neither_memory
     assert shown.code != 0 and "too large to be looked at" in shown.stderr
     listed = run_agent("sessions", "list", env=env, cwd=work)
     assert listed.code == 0 and path.stem in listed.stdout
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("how", ["fork", "resume"])
+def test_a_row_with_the_name_of_one_that_this_home_wrote_gets_no_mark(
+    model_server: ModelServer, work: Path, tmp_path: Path, how: str
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    model_server.add(call("bash", {"command": "export KEPT=yes"}), "Kept.")
+    start = run_agent("run", *OFF, "go", "-o", "json", env=env, cwd=work)
+    path = tmp_path / "home" / "sessions" / f"{start.result['session_id']}.db"
+    (evil := work / "evil").mkdir()
+    (evil / "ls").write_text(f"#!/bin/sh\ntouch {work}/ran-ls\n")
+    (evil / "ls").chmod(0o755)
+    shell = {"cwd": None, "set": {"PATH": f"{evil}:/bin:/usr/bin"}, "unset": []}
+    change(path, (KV, ("shelk", json.dumps({"inside": shell, "outside": shell}))))
+    path.write_bytes(path.read_bytes().replace(b"shelk", b"shell"))  # one of two, and the first
+    model_server.add(call("bash", {"command": "ls; echo KEPT=$KEPT"}), "Done.")
+    more = ["--fork"] if how == "fork" else []
+    argv = ("run", *OFF, "--session", path.stem, *more, "go on")
+    done = run_agent(*argv, env=env, cwd=work)
+    assert not (work / "ran-ls").exists()
+    assert done.code != 0 and "agent sessions repair" in done.stderr, done.stderr
+    assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
+    done = run_agent(*argv, env=env, cwd=work)
+    assert (done.code, (work / "ran-ls").exists()) == (0, False), done.stderr

@@ -191,3 +191,20 @@ def test_a_file_with_code_of_its_own_is_damaged(path: Path, code: str) -> None:
     change(path, f"CREATE {code}")
     with pytest.raises(SessionDamaged, match="triggers or views"):
         taken_up(path)
+
+
+def test_a_file_whose_rows_are_not_in_the_order_of_their_names_is_damaged(path: Path) -> None:
+    row = "INSERT INTO file_change (seq, call_id, path, before_kind, created_at) VALUES (1, {})"
+    change(path, row.format("'a', '/x', 'absent', 1"), row.format("'b', '/y', 'absent', 1"))
+    with closing(sqlite3.connect(path)) as db:
+        query = "SELECT rootpage FROM sqlite_schema WHERE name = 'file_change'"
+        (page,) = db.execute(query).fetchone()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray(path.read_bytes())
+    at = (page - 1) * 4096 + 8  # where the page says where its rows begin
+    data[at : at + 4] = data[at + 2 : at + 4] + data[at : at + 2]
+    path.write_bytes(data)
+    with pytest.raises(SessionDamaged, match="out of order"):
+        taken_up(path)
+    repair(path)
+    assert taken_up(path)[1] == KEPT
