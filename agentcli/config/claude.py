@@ -224,13 +224,14 @@ class _ClaudeReader:
         return self._paths(pattern) if tool in _OF_FILES else []
 
     def _paths(self, pattern: str) -> list[str]:
-        """``//x`` is from the root of the disk, ``/x`` from the project's."""
+        """``//x`` is from the root of the disk, ``/x`` from the project's; all below is meant."""
+        bare = pattern.rstrip("/")
+        plain = f"{bare.removeprefix('./').removesuffix('/**')}/**"  # as in gitignore(5)
         if pattern.startswith("//"):
-            return [pattern[1:]]
+            return [plain[1:]]
         if pattern.startswith("/"):
-            return [f"{self._root or self._path.parent}{pattern}"]
-        plain = pattern.removeprefix("./")
-        return [plain] if "/" in pattern else [plain, f"**/{plain}"]
+            return [f"{self._root or self._path.parent}{plain}"]
+        return [plain] if "/" in bare else [plain, f"**/{plain}"]
 
     def _warn(self, what: str) -> None:
         line = f"{self._path}: {what}"

@@ -274,6 +274,13 @@ class Job:
         return self.effect is Effect.READ and self.is_concurrent
 
     @property
+    def kept_back(self) -> Callable[[Path], bool] | None:
+        """Which files below those that it names a rule is about."""
+        from agentcli.policy.judge import kept_back
+
+        return kept_back(self.facts, self.place) if self.facts and self.place else None
+
+    @property
     def elapsed_s(self) -> float:
         """Seconds since it started to run; 0 when it has not."""
         return 0.0 if self.started_at is None else time.monotonic() - self.started_at

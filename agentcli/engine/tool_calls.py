@@ -64,6 +64,8 @@ END_PATIENCE_S = 0.1
 KILL_PATIENCE_S = 3.0
 TAIL_CHARS = 4_000
 _READER = "read_file"
+# ports that the call itself has
+_OF_JOB = {"access": "runs_at", "approved": "is_approved", "kept_back": "kept_back"}
 log = logging.getLogger(__name__)
 
 
@@ -477,10 +479,8 @@ class ToolCalls:
         def port(name: str) -> object:
             if name == "judged":
                 return job.facts.paths if job.facts is not None else None
-            if name == "access":
-                return job.runs_at
-            if name == "approved":
-                return job.is_approved
+            if own := _OF_JOB.get(name):
+                return getattr(job, own)
             if name == "to_background":
                 return switch
             if name == "run":

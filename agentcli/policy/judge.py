@@ -9,7 +9,7 @@ decision names the rule or the reason that made it, and of a command the part.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ from agentcli.policy.rules import (
     free_part,
     host_of,
     might_touch,
+    touches,
 )
 from agentcli.policy.strict_reads import is_strict_read
 
@@ -108,6 +109,20 @@ def subject_of(call: CallFacts, place: CallPlace) -> Subject:
         edits=call.definition.asks is Asks.EDIT,
         whole_tool=call.definition.whole_name,
     )
+
+
+def kept_back(call: CallFacts, place: CallPlace) -> Callable[[Path], bool] | None:
+    """Which files below those that the call names a deny or ask rule is about; ``None``: none is.
+
+    A rule about what is named itself has been judged.
+    """
+    subject, policy = subject_of(call, place), place.policy
+    rules = [
+        rule
+        for rule in (*policy.deny, *policy.ask)
+        if rule.pattern is not None and subject.is_of(rule) and not touches(rule, subject)
+    ]
+    return (lambda path: bool(first(rules, replace(subject, paths=(path,))))) if rules else None
 
 
 def why_not_written(path: Path, place: CallPlace) -> str:

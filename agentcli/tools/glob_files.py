@@ -15,7 +15,7 @@ from agentcli.tools.common.base import Arguments, BaseTool, bounded, one_line
 from agentcli.tools.files.disk import look
 from agentcli.tools.files.paths import (
     FileProblem,
-    JudgedContext,
+    FinderContext,
     not_found,
     require_judged,
     resolve,
@@ -61,7 +61,7 @@ class GlobTool(BaseTool[GlobArguments]):
     params = GlobArguments
     asks = Asks.NOTHING
     concurrent = True
-    context = JudgedContext
+    context = FinderContext
     group = "files"
     hints = ToolHints(idempotent=True)
 
@@ -77,13 +77,14 @@ class GlobTool(BaseTool[GlobArguments]):
         except (FileProblem, BadGlob):
             return ()
 
-    async def run(self, args: GlobArguments, ctx: JudgedContext) -> ToolOutput:
+    async def run(self, args: GlobArguments, ctx: FinderContext) -> ToolOutput:
         """List; a bad glob or place is an error with advice."""
         try:
             place = await asyncio.to_thread(_checked_place, args, ctx)
             if place is None:
                 return ToolOutput.text(f"No files match {args.pattern}.", summary="no files")
-            query = Query(place.directory, path_filter=place.path_filter)
+            where, path_filter = place.directory, place.path_filter
+            query = Query(where, path_filter=path_filter, kept_back=ctx.kept_back)
             outside = (ctx.workspace.root, *ctx.workspace.extra)
             found = await search(query, LIMIT, ctx.cancel, outside)
         except BadGlob as problem:
@@ -105,7 +106,7 @@ def _place(args: GlobArguments, workspace: Workspace) -> _Place:
     return _Place(start, PathFilter(rest))
 
 
-def _checked_place(args: GlobArguments, ctx: JudgedContext) -> _Place | None:
+def _checked_place(args: GlobArguments, ctx: FinderContext) -> _Place | None:
     """``None`` when the pattern's own directory does not exist: nothing can match."""
     workspace = ctx.workspace
     place = _place(args, workspace)
@@ -120,7 +121,7 @@ def _checked_place(args: GlobArguments, ctx: JudgedContext) -> _Place | None:
     raise not_found(given, workspace)
 
 
-def _output(args: GlobArguments, ctx: JudgedContext, place: _Place, found: Found) -> ToolOutput:
+def _output(args: GlobArguments, ctx: FinderContext, place: _Place, found: Found) -> ToolOutput:
     rows = [shown(place.directory / line.path, ctx.workspace) for line in found.lines]
     text, raw = bounded("\n".join(rows), ctx.call_id)
     if found.ending is Ending.CANCELLED:

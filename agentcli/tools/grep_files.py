@@ -18,7 +18,7 @@ from agentcli.tools.common.base import Arguments, BaseTool, bounded, one_line
 from agentcli.tools.files.disk import look, opened
 from agentcli.tools.files.paths import (
     FileProblem,
-    JudgedContext,
+    FinderContext,
     located,
     not_found,
     os_problem,
@@ -80,7 +80,7 @@ class GrepTool(BaseTool[GrepArguments]):
     params = GrepArguments
     asks = Asks.NOTHING
     concurrent = True
-    context = JudgedContext
+    context = FinderContext
     group = "files"
     hints = ToolHints(idempotent=True)
 
@@ -96,7 +96,7 @@ class GrepTool(BaseTool[GrepArguments]):
         except FileProblem:
             return ()
 
-    async def run(self, args: GrepArguments, ctx: JudgedContext) -> ToolOutput:
+    async def run(self, args: GrepArguments, ctx: FinderContext) -> ToolOutput:
         """Search; a bad pattern or place is an error with advice."""
         try:
             query = await asyncio.to_thread(_query, args, ctx)
@@ -114,7 +114,7 @@ class GrepTool(BaseTool[GrepArguments]):
         return _output(args, ctx, query, found)
 
 
-def _query(args: GrepArguments, ctx: JudgedContext) -> Query:
+def _query(args: GrepArguments, ctx: FinderContext) -> Query:
     pattern = _within_a_line(args.pattern)
     path_filter = PathFilter(args.glob) if args.glob else None
     place = located(args.path or ".", ctx)
@@ -124,7 +124,8 @@ def _query(args: GrepArguments, ctx: JudgedContext) -> Query:
         raise not_found(place, ctx.workspace)
     if stat.S_ISDIR(info.st_mode):
         _require_readable(place, name)
-        return Query(place, "", pattern, args.ignore_case, args.context, path_filter)
+        where = (place, "", pattern, args.ignore_case, args.context, path_filter)
+        return Query(*where, kept_back=ctx.kept_back)
     if not stat.S_ISREG(info.st_mode):
         raise FileProblem(f"{name} is neither a file nor a directory.")
     with opened(place, ctx.workspace) as descriptor:
@@ -153,7 +154,7 @@ def _require_readable(directory: Path, name: str) -> None:
         raise os_problem(error, "read", name) from error
 
 
-def _output(args: GrepArguments, ctx: JudgedContext, query: Query, found: Found) -> ToolOutput:
+def _output(args: GrepArguments, ctx: FinderContext, query: Query, found: Found) -> ToolOutput:
     text, raw = bounded("\n".join(_rows(ctx.workspace, query, found.lines)), ctx.call_id)
     if found.ending is Ending.CANCELLED:
         return ToolOutput.cancelled(text)
@@ -187,7 +188,8 @@ def _withheld_note(found: Found, query: Query, workspace: Workspace) -> str:
     if not names:
         return ""
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return f"\n[not shown, since they hold credentials: {', '.join(names[:_MAX_NAMED])}{more}]"
+    why = "since they hold credentials or a rule is about them"
+    return f"\n[not shown, {why}: {', '.join(names[:_MAX_NAMED])}{more}]"
 
 
 def _rows(workspace: Workspace, query: Query, lines: list[FoundLine]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -165,11 +166,35 @@ def test_a_search_of_the_home_tells_no_line_of_a_key(
     one_shot(model_server, "--permission-mode", "auto", "go", cwd=work, HOME=str(work))
     told = last_result(model_server)
     assert "piano" in told
-    hint = (
-        "not shown, since they hold credentials: " if tool == "grep_files" else "Permission denied"
-    )
+    hint = "not shown, since they hold credentials" if tool == "grep_files" else "Permission denied"
     assert hint in told
     assert "KEY-OF-THE-USER" not in told
+
+
+@pytest.mark.spec("SEC-3", "EXT-9")
+def test_what_a_rule_denies_is_found_by_no_search_that_begins_above(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    (work / "private").mkdir()
+    (work / "private/plan.txt").write_text("MINE alone\n")
+    (work / "notes").write_text("MINE of coal\n")
+    (home / ".claude").mkdir()
+    rules = {"permissions": {"deny": ["Read(./private)"], "ask": ["Glob(private/)"]}}
+    (home / ".claude/settings.json").write_text(json.dumps(rules))
+    model_server.add(
+        call("read_file", {"path": "private/plan.txt"}),
+        call("grep_files", {"pattern": "MINE"}),
+        call("grep_files", {"pattern": "MINE", "glob": "private/**"}),
+        call("glob_files", {"pattern": "*"}),
+        "Done.",
+    )
+    one_shot(model_server, "go", cwd=work)
+    read, found, globbed, listed = (
+        facts_of(each).results.popitem()[1] for each in model_server.requests[1:]
+    )
+    assert "denied by the rule read_file(private/**)" in read
+    assert "coal" in found and "alone" not in found + globbed and "private/plan.txt" in found
+    assert "notes" in listed and "plan" not in listed
 
 
 @pytest.mark.slow

@@ -93,6 +93,7 @@ class EveryPort:
     to_background: BackgroundSwitch | None = None
     session_id: str | None = None
     judged: tuple[Path, ...] | None = None
+    kept_back: Callable[[Path], bool] | None = None
 
 
 def tool_context(

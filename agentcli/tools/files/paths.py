@@ -14,6 +14,7 @@ import errno
 import os
 import re
 import sys
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -33,6 +34,13 @@ class JudgedContext(ToolContext):
     """Of a call that opens files: those that the policy has judged."""
 
     judged: tuple[Path, ...] | None
+
+
+@frozen
+class FinderContext(JudgedContext):
+    """Of a call that finds files by itself; ``kept_back`` are those that a rule is about."""
+
+    kept_back: Callable[[Path], bool] | None
 
 
 class FileProblem(Exception):

@@ -87,7 +87,8 @@ _BATCH = 200  # names in one argument, which may have 128 KiB
 class Query:
     """What to look for. ``pattern`` of ``None`` asks for the files; ``file`` restricts to one.
 
-    ``nice`` is what the process yields to others, as the program of that name has it.
+    ``nice`` is what the process yields to others, as the program of that name has it; what is
+    ``kept_back`` is not found.
     """
 
     root: Path
@@ -97,6 +98,7 @@ class Query:
     context: int = 0
     path_filter: PathFilter | None = None
     nice: int = 0
+    kept_back: Callable[[Path], bool] | None = None
 
     @property
     def without(self) -> tuple[str, ...] | None:
@@ -138,8 +140,8 @@ class Found:
     """What was found. ``more`` says that there is more than that.
 
     ``changed`` are the lines or files that are not where the engine saw them; ``withheld`` are
-    files with matches that hold credentials. ``unsearched`` counts files in older encodings whose
-    engine does not take the pattern.
+    files with matches that hold credentials, or that a rule keeps back. ``unsearched`` counts files
+    in older encodings whose engine does not take the pattern.
     """
 
     lines: list[FoundLine] = field(default_factory=list)
@@ -338,14 +340,15 @@ def _keeper(
     wanted = size = 0
     verdicts: dict[str, bool] = {}
 
-    secrets = _secret_paths(query)
+    is_withheld = _withheld(query)
 
     def keep(line: FoundLine) -> bool:
         nonlocal wanted, size
         if line.path in without:
             return True
-        if secrets(line.path):
-            found.withheld.add(line.path)
+        if is_withheld(line.path):
+            if query.pattern is not None:
+                found.withheld.add(line.path)
             return True
         if query.path_filter is not None:
             if line.path not in verdicts:
@@ -365,11 +368,19 @@ def _keeper(
     return keep
 
 
-def _secret_paths(query: Query) -> Callable[[str], bool]:
-    """Which files below are not shown, since they hold credentials and nobody has named them."""
-    if query.pattern is None or query.file or credential_place((query.root,)):
+def _withheld(query: Query) -> Callable[[str], bool]:
+    """Which files below are not shown: by a rule, or credentials that nobody has named."""
+    by_rule = query.kept_back
+    is_named = query.pattern is None or query.file or credential_place((query.root,))
+    if is_named and by_rule is None:
         return lambda _: False
-    return lru_cache(maxsize=64)(lambda path: bool(credential_place((query.root / path,))))
+
+    def is_withheld(path: str) -> bool:
+        whole = query.root / path
+        is_secret = not is_named and credential_place((whole,))
+        return bool(is_secret or (by_rule is not None and by_rule(whole)))
+
+    return lru_cache(maxsize=64)(is_withheld)
 
 
 # --- what the engines print ---
