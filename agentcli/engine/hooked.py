@@ -244,10 +244,11 @@ class CallHooks:
     async def _ask_about(self, job: Job) -> HookVerdict:
         """Of a call that has another tool run, both are asked about, and both have to agree."""
         if job.launch is None:
-            return await self._hooks.before_tool(job.call, self._token)
+            return await self._hooks.before_tool(job.call, job.cwd, self._token)
         from agentcli.engine.background.launch import both
 
-        inner = await self._hooks.before_tool(job.launch.call(job.call.id), self._token)
+        own = job.launch.call(job.call.id)
+        inner = await self._hooks.before_tool(own, job.cwd, self._token)
         if inner.blocked or inner.stopped:
             return inner
         call = job.call
@@ -255,7 +256,7 @@ class CallHooks:
             call = replace(
                 call, arguments={**call.arguments, job.launch.field: dict(inner.updated_input)}
             )
-        return both(inner, await self._hooks.before_tool(call, self._token), call)
+        return both(inner, await self._hooks.before_tool(call, job.cwd, self._token), call)
 
     async def answers(self, job: Job) -> bool | None:
         """What a hook says in the user's place when they would be asked; ``None``: ask them.
@@ -264,7 +265,7 @@ class CallHooks:
         """
         if not self._hooks.listens(HookEvent.PERMISSION_REQUEST):
             return None
-        said = await self._hooks.permission_requested(job.seen, self._token)
+        said = await self._hooks.permission_requested(job.seen, job.cwd, self._token)
         self._hear(said)
         self.feedback += [f"A hook says about {job.call.name}: {text}" for text in said.context]
         is_refused = bool(said.blocked or said.stopped)
@@ -301,7 +302,7 @@ class CallHooks:
         result = ToolResult(
             job.call.id, job.seen.name, job.output.parts, job.status or status_of(job.output)
         )
-        telling = self._hooks.after_tool(job.seen, result, self._token)
+        telling = self._hooks.after_tool(job.seen, job.cwd, result, self._token)
         try:
             said = await race(telling, self._token, self._reaper)
         except TurnCancelled:

@@ -138,6 +138,12 @@ class Job:
             call = replace(call, arguments={**call.arguments, "access": str(Access.OUTSIDE)})
         return call
 
+    @property
+    def cwd(self) -> Path:
+        """Where it runs: a command in its shell's directory."""
+        assert self.place is not None  # noqa: S101 - hooks are asked about calls that were read
+        return self.place.workspace.cwd
+
     def take(self, decision: Decision) -> None:
         """Go where the policy has a command run, before the user is asked about that."""
         self.access = decision.access
@@ -169,6 +175,10 @@ class Job:
             place = replace(place, workspace=workspace)
         self.summary = tool.summary(self.args)
         paths = acting.paths(args, place.workspace)
+        if self.place is not None and self.cwd != place.workspace.cwd and self.hook is not None:
+            from agentcli.domain.extensions.hooks import allowing_nothing
+
+            self.hook = allowing_nothing(self.hook)  # its yes was about the other directory
         self.facts, self.place = CallFacts(definition, arguments, paths, via), place
         self.gathered_in = place.policy.mode, place.policy.contained
         self.effect = effect_of(self.facts, place)

@@ -347,24 +347,26 @@ class SessionHooks:
         unheard, self._state.unheard = tuple(self._state.unheard), []
         return merged([at_start, HookVerdict(notices=unheard), said])
 
-    async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
-        """Before a call is judged by the policy."""
-        return await self._fire_about(HookEvent.PRE_TOOL_USE, call, cancel)
+    async def before_tool(self, call: ToolCall, cwd: Path, cancel: CancelToken) -> HookVerdict:
+        """Before a call is judged by the policy; ``cwd`` is where it would run."""
+        return await self._fire_about(HookEvent.PRE_TOOL_USE, call, cwd, cancel)
 
-    async def permission_requested(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
+    async def permission_requested(
+        self, call: ToolCall, cwd: Path, cancel: CancelToken
+    ) -> HookVerdict:
         """Before the user is asked about a call: a hook may answer in their place."""
-        return await self._fire_about(HookEvent.PERMISSION_REQUEST, call, cancel)
+        return await self._fire_about(HookEvent.PERMISSION_REQUEST, call, cwd, cancel)
 
     async def after_tool(
-        self, call: ToolCall, result: ToolResult, cancel: CancelToken
+        self, call: ToolCall, cwd: Path, result: ToolResult, cancel: CancelToken
     ) -> HookVerdict:
         """After a call has run and its result is durable."""
         response = _response(result)
-        said = await self._fire_about(HookEvent.POST_TOOL_USE, call, cancel, response)
+        said = await self._fire_about(HookEvent.POST_TOOL_USE, call, cwd, cancel, response)
         if not response["is_error"]:
             return said
         failed = HookEvent.POST_TOOL_USE_FAILURE
-        return merged([said, await self._fire_about(failed, call, cancel, response)])
+        return merged([said, await self._fire_about(failed, call, cwd, cancel, response)])
 
     async def before_compaction(
         self, trigger: str, instructions: str, cancel: CancelToken
@@ -405,7 +407,9 @@ class SessionHooks:
         """A listener of the session: what the user should be called for (UI-6)."""
         match event:
             case ApprovalWaiting():
-                self._notify(f"agentcli needs your permission: {event.summary}", _PERMISSION)
+                self._notify(
+                    f"agentcli needs your permission: {event.summary}", "permission_prompt"
+                )
             case ToolStarted() if event.call.name == "ask_user":
                 self._notify("agentcli has a question for you", "elicitation_dialog")
             case Done() | Failed() if event.summary.duration_s >= LONG_TURN_S:
@@ -477,6 +481,7 @@ class SessionHooks:
         self,
         event: HookEvent,
         call: ToolCall,
+        cwd: Path,
         cancel: CancelToken,
         response: Mapping[str, Any] | None = None,
     ) -> HookVerdict:
@@ -485,7 +490,8 @@ class SessionHooks:
         if not hooks:
             return SILENT
         ours = [hook for hook in hooks if not hook.is_claude]
-        said = [await self._call_all(ours, event, _call_fields(call, event, response), cancel)]
+        fields = _call_fields(call, cwd, event, response)
+        said = [await self._call_all(ours, event, fields, cancel)]
         has_failed = event is HookEvent.POST_TOOL_USE and response and response["is_error"]
         theirs = [] if has_failed else [hook for hook in hooks if hook.is_claude]
         is_patch = call.name == "apply_patch"
@@ -497,13 +503,12 @@ class SessionHooks:
                 and meets(hook.condition, known)
             ]
             answer = None if response is None else response_of(known, response)
-            fields = _call_fields(known, event, answer)
+            fields = _call_fields(known, cwd, event, answer)
             told = await self._call_all(wanted, event, fields, cancel)
             said.append(_in_our_words(told, call))
-        whole, parts = said[0], said[1:]
-        if any(part.permission is None for part in parts):  # a file that none of them allows
-            parts = [allowing_nothing(part) for part in parts]
-        return of_several([whole, *parts])
+        if any(part.permission is None for part in said[1:]):  # a file that none of them allows
+            said[1:] = [allowing_nothing(part) for part in said[1:]]
+        return of_several(said)
 
     async def _call_all(
         self,
@@ -515,8 +520,8 @@ class SessionHooks:
         if not hooks:
             return SILENT
         facts, about = self._facts, fields.get("tool_input", {})
-        steady = facts.are_steady
-        hooks, moved = await asyncio.to_thread(inside_with_files, hooks, event, about, steady)
+        asked = (hooks, event, about, facts.are_steady)
+        hooks, moved = await asyncio.to_thread(inside_with_files, *asked)
         facts_and_fields = {
             "session_id": facts.session_id,
             "run_id": self._identity.run_id,
@@ -528,8 +533,7 @@ class SessionHooks:
             **self._agent,
             **fields,
         }
-        # escaped: no character of a name or a text can break the line or the encoding
-        data = (json.dumps(facts_and_fields, default=str) + "\n").encode()
+        data = (json.dumps(facts_and_fields, default=str) + "\n").encode()  # escaped: one line
         for hook in hooks:
             if hook.unawaited and not self._state.ended:
                 self._go_on_with(self._unheard(hook, data), str(event))
@@ -554,16 +558,14 @@ class SessionHooks:
             return await _called(hook, hook.call, data)
         if hook.of_project and await asyncio.to_thread(self._facts.is_changed):
             hook = replace(hook, contained=True, may_allow=False)  # as one that is not trusted
-        cwd = self._facts.cwd
-        root = str(self._facts.root or cwd)
+        cwd, root = self._facts.cwd, str(self._facts.root or self._facts.cwd)
         own = {"AGENTCLI_PROJECT_DIR": root, "CLAUDE_PROJECT_DIR": root}
-        variables = own | dict(hook.variables)
         program = Program(
             hook.command,
             cwd,
             data,
             hook.limit_s,
-            variables,
+            own | dict(hook.variables),
             self._facts.session_id,
             hook.contained,
             not_without=not hook.may_allow,
@@ -618,9 +620,6 @@ async def _called(hook: HookConfig, call: HookFunction, data: bytes) -> HookVerd
         return _warning(hook, f"failed: {type(error).__name__}: {error}")
 
 
-_PERMISSION = "permission_prompt"
-
-
 async def _together(work: Sequence[Coroutine[Any, Any, HookVerdict]]) -> list[HookVerdict]:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each) for each in work]
@@ -640,9 +639,10 @@ _TRIGGERS = {CompactionTrigger.MANUAL: "manual"}
 
 
 def _call_fields(
-    call: ToolCall, event: HookEvent, response: Mapping[str, Any] | None
+    call: ToolCall, cwd: Path, event: HookEvent, response: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    fields = {"tool_name": call.name, "tool_input": dict(call.arguments), "tool_use_id": call.id}
+    about = {"tool_name": call.name, "tool_input": dict(call.arguments), "tool_use_id": call.id}
+    fields = {"cwd": str(cwd), **about}
     if response is None:
         return fields
     if event is HookEvent.POST_TOOL_USE_FAILURE:

@@ -47,17 +47,19 @@ class PlayedHooks:
     async def prompt_submitted(self, prompt: str, cancel: CancelToken) -> HookVerdict:
         return await self._say("prompt", prompt, self.prompt)
 
-    async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
+    async def before_tool(self, call: ToolCall, cwd: Path, cancel: CancelToken) -> HookVerdict:
         return await self._say("before", call.id, self.before)
 
-    async def permission_requested(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
+    async def permission_requested(
+        self, call: ToolCall, cwd: Path, cancel: CancelToken
+    ) -> HookVerdict:
         return await self._say("permission", call.id, self.permission)
 
     def of_agent(self, name: str, session_id: str, transcript: Path) -> PlayedHooks:
         return self
 
     async def after_tool(
-        self, call: ToolCall, result: ToolResult, cancel: CancelToken
+        self, call: ToolCall, cwd: Path, result: ToolResult, cancel: CancelToken
     ) -> HookVerdict:
         return await self._say("after", call.id, self.after)
 

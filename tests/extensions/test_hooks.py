@@ -83,7 +83,7 @@ def test_a_result_is_told_with_its_status_and_its_images(tmp_path: Path) -> None
     async def body() -> None:
         parts = (TextPart("a"), ImagePart("image/png", b"x"), TextPart("b"))
         result = ToolResult("c1", "bash", parts, ResultStatus.ERROR)
-        assert await room.hooks.after_tool(CALL, result, CancelToken()) == SILENT
+        assert await room.hooks.after_tool(CALL, tmp_path, result, CancelToken()) == SILENT
 
     room.run(body)
     told = room.told("post")
@@ -216,7 +216,7 @@ def test_a_runner_that_fails_is_a_notice(tmp_path: Path) -> None:
     room = Room(tmp_path, hook(HookEvent.PRE_TOOL_USE, "check"), run=run)
 
     async def body() -> None:
-        said = await room.hooks.before_tool(CALL, CancelToken())
+        said = await room.hooks.before_tool(CALL, tmp_path, CancelToken())
         assert not said.blocked and "no more processes" in said.notices[0]
 
     room.run(body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,27 @@ def test_what_a_hook_allows_is_the_file_that_it_was_told_of(
     assert (repository / "docs/fine.txt").exists(), done.stderr
     held = [outside / "leaf.txt", outside / "x.txt", repository / "inner.txt"]
     assert {each.read_text() for each in held} == {"mine"}, done.stderr
+
+
+@pytest.mark.spec("SEC-3", "EXT-9")
+@pytest.mark.parametrize("together", [False, True])
+def test_a_hook_is_told_where_a_command_runs(
+    repository: Path, home: Path, *, together: bool
+) -> None:
+    """What it allows in the project's root is not allowed elsewhere after ``cd``."""
+    told = f'"cwd": "{repository}".*"./build.sh"'
+    script = write(home, "ok.sh", f"grep -q '{told}' && echo '{ALLOW}'\ntrue\n")
+    write(
+        home,
+        "agentcli/config.toml",
+        f'[[hooks.PreToolUse]]\nmatcher="bash"\ncommand="sh {script}"\n',
+    )
+    for name in ("build.sh", "evil/build.sh"):
+        write(repository, name, "#!/bin/sh\ntouch ran\n").chmod(0o755)
+    build, moves = Call("bash", {"command": "./build.sh"}), Call("bash", {"command": "cd evil"})
+    batch = [replace(each, id=f"c{n}") for n, each in enumerate((build, moves, build))]
+    replies = [calls(*batch)] if together else [calls(each) for each in batch]
+    with ModelServer([*replies, "done"]) as server:
+        done = one_shot(server, "hi", "--sandbox", "off", cwd=repository)
+    assert (repository / "ran").exists(), done.stderr
+    assert not (repository / "evil/ran").exists(), done.stderr

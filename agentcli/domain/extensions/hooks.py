@@ -191,14 +191,16 @@ class Hooks(Protocol):
     async def prompt_submitted(self, prompt: str, cancel: CancelToken) -> HookVerdict:
         """Before a prompt is recorded; ``context`` goes with it, that of SessionStart too."""
 
-    async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
-        """Before a call is judged by the policy."""
+    async def before_tool(self, call: ToolCall, cwd: Path, cancel: CancelToken) -> HookVerdict:
+        """Before a call is judged by the policy; ``cwd`` is where it would run."""
 
-    async def permission_requested(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
+    async def permission_requested(
+        self, call: ToolCall, cwd: Path, cancel: CancelToken
+    ) -> HookVerdict:
         """Before the user is asked about a call: a hook may answer in their place."""
 
     async def after_tool(
-        self, call: ToolCall, result: ToolResult, cancel: CancelToken
+        self, call: ToolCall, cwd: Path, result: ToolResult, cancel: CancelToken
     ) -> HookVerdict:
         """After a call has run and its result is durable."""
 
