@@ -34,7 +34,13 @@ from agentcli.providers._errors import (
     refusals_in_words,
     with_own_headers,
 )
-from agentcli.wire.http import Endpoint, HttpClient, host_of, read_authorities
+from agentcli.wire.http import (
+    MAX_REPLY_DOCUMENT_BYTES,
+    Endpoint,
+    HttpClient,
+    host_of,
+    read_authorities,
+)
 from agentcli.wire.sse import SseDecoder, SseEvent
 
 if TYPE_CHECKING:
@@ -125,7 +131,7 @@ class StreamDecoder:
         self.complete = False
         self.out = EventBuffer()
         self.event_chars = 0
-        self._sse = SseDecoder(tell_damage=True)
+        self._sse = SseDecoder(MAX_REPLY_DOCUMENT_BYTES, tell_damage=True)
         self._again = 0
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:

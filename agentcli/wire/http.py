@@ -41,8 +41,8 @@ KEEP_ALIVE_S = 60.0
 # How long an error body may take to arrive, and how much of it is read.
 ERROR_BODY_TIMEOUT_S = 10.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
-# A server that does not stream sends its whole reply as one JSON document.
 MAX_JSON_BODY_BYTES = 16 * 1024 * 1024
+MAX_REPLY_DOCUMENT_BYTES = 8 * 1024 * 1024  # and of an event: wide texts take four times that
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 # How much of a reply is read ahead of what is consumed.
 MAX_AHEAD_BYTES = 1024 * 1024
@@ -556,8 +556,8 @@ async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGen
                 yield bytes(document) + chunk
                 break
         document += chunk
-        if len(document) > MAX_JSON_BODY_BYTES:
-            what = "sent a reply of more than 16 MB"
+        if len(document) > MAX_REPLY_DOCUMENT_BYTES:
+            what = "sent a reply of more than 8 MB"
             raise network_error(endpoint, what, "use another model", retryable=False)
     else:
         if document:

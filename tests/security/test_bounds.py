@@ -263,7 +263,7 @@ def test_arguments_of_millions_of_lines_are_held_in_bounded_memory(
 
 
 def test_a_name_of_megabytes_goes_back_to_the_model(model_server: ModelServer, work: Path) -> None:
-    model_server.add(call("n" * (10 * MB), {}), say("I see."))
+    model_server.add(call("n" * (7 * MB), {}), say("I see."))
     done = Measured("run", "go", env=agent_env(model_server, ANTHROPIC), cwd=work).ended()
     assert (done.code, done.stdout) == (0, "I see.\n"), done.stderr[-2000:]
 

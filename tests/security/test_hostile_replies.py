@@ -174,6 +174,23 @@ def test_a_document_of_short_lines_is_held_in_bounded_memory(work: Path) -> None
     only_error(done)
 
 
+@pytest.mark.slow
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize("protocol", [ANTHROPIC, GEMINI])
+def test_a_call_of_one_wide_text_is_held_in_bounded_memory(work: Path, protocol: str) -> None:
+    wide = {"command": "y" * 16_000_000 + "\U0001f600"}
+    if protocol == GEMINI:
+        content = {"parts": [{"functionCall": {"name": "bash", "args": wide}}]}
+        reply: Json = {"candidates": [{"content": content, "finishReason": "STOP"}]}
+    else:
+        reply = {"type": "message", "content": [{**USE, "name": "bash", "input": wide}]}
+    body = json.dumps(reply, ensure_ascii=False).encode()
+    with hostile(lambda: [body], headers=JSON) as server:
+        done = Measured("run", "go", env=env_for(protocol, server.url), cwd=work).ended()
+    assert done.code == 1
+    assert "was given up" in only_error(done) or "use another model" in only_error(done)
+
+
 CALL = {"type": "function_call", "name": "n", "call_id": "c"}
 PIECES: dict[str, tuple[type[StreamDecoder], bytes, Json]] = {
     "input": (MessagesDecoder, START + block(0, **USE),
@@ -220,7 +237,7 @@ def test_ctrl_c_does_not_wait_until_all_calls_are_judged(work: Path, home: Path)
         return False
 
     command = "echo a; " * 3_000
-    calls = [{"name": "bash", "args": {"command": f"{command}{each}"}} for each in range(400)]
+    calls = [{"name": "bash", "args": {"command": f"{command}{each}"}} for each in range(300)]
     with hostile(lambda: [gemini(*calls)]) as server:
         run = Measured("run", "go", env=env_for(GEMINI, server.url), cwd=work)
         wait_until(are_recorded, "the calls are recorded")
