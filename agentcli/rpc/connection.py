@@ -49,6 +49,7 @@ MAX_ANSWERING = 256
 END_S = 1.0
 _LAST_ANSWERS_S = 0.2
 _MAX_BACKLOG_BYTES = 4 * MAX_MESSAGE_BYTES
+_ID_CHARS = 200  # an answer repeats it
 _ENTRY_BYTES = 128  # what a line costs beside its length
 _THREAD_BYTES = 256 * 1024
 log = logging.getLogger(__name__)
@@ -400,10 +401,10 @@ class Connection:
         params = given if isinstance(given, dict) else {} if given is None else {"params": given}
         if "id" not in message:
             self._take_notice(method, params)
-        elif type(number) is int or isinstance(number, str):
+        elif type(number) is int or (isinstance(number, str) and len(number) <= _ID_CHARS):
             self._take_request(IncomingRequest(number, method, params), tasks)
         else:
-            raise MalformedMessage("an id is a string or an integer", INVALID_REQUEST)
+            raise MalformedMessage("an id is an integer or a short string", INVALID_REQUEST)
 
     def _take_notice(self, method: str, params: Mapping[str, Any]) -> None:
         try:

@@ -37,6 +37,11 @@ for line in sys.stdin:
     message = json.loads(line)
     method, number = message.get("method"), message.get("id")
     result = {}
+    if kind == "ids" and method == "tools/list":
+        for each in range(4):
+            wide = "x" * 16_000_000 + "\U0001f600"
+            asks = {"jsonrpc": "2.0", "id": wide, "method": "ping"}
+            print(json.dumps(asks, ensure_ascii=False), flush=True)
     if method == "initialize":
         has = {"tools": {}, "resources": {}, "prompts": {}}
         info = {"name": "x", "version": "1"}
@@ -65,7 +70,7 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spec("SEC-13", "MCP-6")
-@pytest.mark.parametrize("kind", ["pages", "cursors", "reference", "headers"])
+@pytest.mark.parametrize("kind", ["pages", "cursors", "reference", "headers", "ids"])
 def test_what_a_server_lists_is_read_in_bounded_time_and_memory(
     model_server: ModelServer, work: Path, kind: str
 ) -> None:
