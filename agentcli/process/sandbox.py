@@ -143,6 +143,7 @@ class SessionSandbox:
         from agentcli.process import sandbox_calls, sandbox_landlock, sandbox_setup
         from agentcli.process.environment import base_environment, without_credentials
         from agentcli.process.git_index import index_of
+        from agentcli.process.sandbox_home import of_users
 
         if self._indexes is None:
             self._indexes = tuple(index_of(str(root)) for root in self._roots)
@@ -172,7 +173,8 @@ class SessionSandbox:
                 return self._state
             failed.append(probe)
         if self._wanted in {"auto", SandboxKind.LANDLOCK}:
-            kept_out = map(real_path, (self._home, private.base, *self._own().read_only))
+            own = (*of_users(self._home), private.base, *self._own().read_only)
+            kept_out = map(real_path, own)
             probe = sandbox_setup.probe_landlock(self._roots, kept_out)
             if not probe.problem:
                 abi = sandbox_landlock.abi_version()

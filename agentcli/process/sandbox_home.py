@@ -155,9 +155,27 @@ def homes(home: Path, writable: Iterable[Path]) -> tuple[Path, ...]:
     """
     named = [str(home), *_of_account(os.getuid())]
     if not os.getuid():
-        with contextlib.suppress(OSError):
-            named += [entry.path for entry in os.scandir("/home") if entry.is_dir()]
+        named += _of_others()
     return outermost(map(Path, _shut(named, writable)))
+
+
+def of_users(home: Path) -> tuple[Path, ...]:
+    """The home directories whose secrets and start-up files are known by name, real paths.
+
+    Worked in or not: ``$HOME``, which may be set to any place, the account's own, and for root
+    those below ``/home`` that are so by the account that they belong to.
+    """
+    named = [str(home), *_of_account(os.getuid())]
+    for place in _of_others() if not os.getuid() else ():
+        with contextlib.suppress(OSError):
+            named += {place} & {*_of_account(os.stat(place).st_uid)}  # noqa: PTH116 - a text
+    return tuple(map(Path, dict.fromkeys(map(os.path.realpath, named))))
+
+
+def _of_others() -> list[str]:
+    with contextlib.suppress(OSError), os.scandir("/home") as entries:
+        return [entry.path for entry in entries if entry.is_dir()]
+    return []
 
 
 def elsewhere(writable: Iterable[Path]) -> tuple[Path, ...]:

@@ -30,6 +30,7 @@ from agentcli.process.sandbox_home import (
     homes,
     is_below,
     is_for_builds,
+    of_users,
     outermost,
     seen,
 )
@@ -49,8 +50,8 @@ _MOST_PINNED = 100
 
 
 def start_up_places(home: Path) -> list[Path]:
-    """What shells, logins and git read in the home directory; real paths, there or not."""
-    return [real_path(home / name) for name in (*_START_UP, ".ssh")]
+    """What shells, logins and git read in the home directories; real paths, there or not."""
+    return [real_path(each / name) for each in of_users(home) for name in (*_START_UP, ".ssh")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,15 @@ class _Collector:
     def _real(self, path: str | Path) -> str:
         return self._links.real(str(path))
 
+    def home_directory(self, home: Path) -> None:
+        """No command reads the secrets that are known there, or changes what shells run."""
+        # what is not there matters only where it could be made
+        may_be_born = self.is_writable(home)
+        for names, done in ((HOME_SECRETS, self.hide), (_START_UP, self.keep)):
+            all_names = (f"{home}/{name}" for name in names)
+            for place in all_names if may_be_born else existing(home, names):
+                done(place)
+
     # --- git -----------------------------------------------------------------------------
 
     def repository(self, entry: Path) -> None:
@@ -287,12 +297,8 @@ def find_places(
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
     for path in (*own.hidden, *credentials_in(found.seen)):
         found.hide(path)
-    # what is not there matters only where it could be made
-    may_be_born = found.is_writable(real_path(home))
-    for names, done in ((HOME_SECRETS, found.hide), (_START_UP, found.keep)):
-        all_names = (f"{home}/{name}" for name in names)
-        for place in all_names if may_be_born else existing(home, names):
-            done(place)
+    for each in of_users(home):
+        found.home_directory(each)
     for path in own.read_only:
         found.keep(path)
     for path in (*found.hidden, *found.read_only[of_project:]):

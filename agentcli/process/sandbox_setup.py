@@ -47,7 +47,7 @@ _OF_MOUNT_POINT = 0o444  # bubblewrap.c: "ensure_file"
 TIMEOUT_S = 5.0
 _LOOK_S = 0.05
 _READY = b"ready"
-_SCRIPT = '[ -w "$0" ] && echo ready; read -r x'
+_SCRIPT = '[ -w "$0" ] && echo ready && read -r x'
 # linux/nsfs.h: the user namespace that owns the one of the file
 _NS_GET_USERNS = 0xB701
 _LANDLOCK = str(Path(_sandbox_landlock.__file__).resolve())

@@ -17,6 +17,7 @@ import pytest
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.sandbox import Access, Confined, SandboxKind
 from agentcli.domain.tools import OutputKind, Workspace
+from agentcli.process import sandbox_home
 from agentcli.process.run import end_processes
 from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
 from agentcli.process.sandbox_places import OwnPlaces
@@ -172,6 +173,25 @@ def test_in_a_home_directory_start_up_files_and_our_files_stay_as_they_are(home:
     assert not (home / ".ssh").exists(), texts
     assert database.read_bytes() == before
     assert not (own / "config.toml").exists()
+
+
+@pytest.mark.spec("SEC-3", "SEC-7", "SEC-18")
+def test_the_accounts_own_home_is_a_home_directory_wherever_home_leads(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = tmp_path / "account"
+    (account / ".ssh").mkdir(parents=True)
+    (account / ".ssh" / "id_rsa").write_text(CANARY)
+    (account / ".bashrc").write_text("# mine\n")
+    monkeypatch.setattr(sandbox_home, "_of_account", lambda _: (str(account),))
+    assert "home directory" in look_for_sandbox(account, "landlock").problem
+    reads = "import os; print(open(os.path.join('.ssh', 'id_' + 'rsa')).read())"
+    texts = told(
+        account, f'/usr/bin/env python3 -c "{reads}"', "echo x >> .bashrc; echo x > .zshrc"
+    )
+    assert CANARY not in texts[0]
+    assert (account / ".bashrc").read_text() == "# mine\n", home
+    assert not (account / ".zshrc").exists(), texts
 
 
 @pytest.mark.spec("SEC-7", "SEC-9")

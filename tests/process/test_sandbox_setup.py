@@ -88,6 +88,8 @@ def test_a_program_that_cannot_be_started_or_says_nothing_is_a_problem(tmp_path:
     assert probe.advice == INSTALL
     silent = program(tmp_path / "silent", "exit 0")
     assert "cannot write to" in probe_bwrap((silent,), tmp_path).problem
+    open_but = program(tmp_path / "open", 'shift 2; exec "$@"')
+    assert "cannot write to" in probe_bwrap((open_but,), tmp_path / "not there").problem
 
 
 @pytest.mark.spec("SEC-7")
