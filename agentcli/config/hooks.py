@@ -27,6 +27,7 @@ from typing import Any
 
 from agentcli.config.toml_file import locate
 from agentcli.domain.extensions.hooks import HookConfig, HookEvent
+from agentcli.domain.files import real_text
 from agentcli.domain.said import files_said, scripts_said
 from agentcli.domain.sandbox import has_obeyed
 from agentcli.domain.worktrees import filled_by_others, is_chosen_there, lies_in
@@ -432,7 +433,7 @@ def _places(
     """Where ``word`` may lead below ``top``: links are places of their own."""
     for base in dict.fromkeys(bases):
         named = os.path.normpath(os.path.join(base, word))  # noqa: PTH118 - never raises
-        for place in dict.fromkeys((named, os.path.realpath(named))):
+        for place in dict.fromkeys((named, real_text(named))):
             if _is_below(place, top) and is_wanted(place):
                 yield place
 

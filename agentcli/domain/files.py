@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from io import BufferedReader
 
+_MOST_LINKS = 40  # of one path
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)  # Linux; elsewhere the directory must be readable
 _PASS = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,14 +56,34 @@ def refuse_links(path: Path) -> None:
 
 
 def real_text(path: str) -> str:
-    """``path`` with all links followed, as text; as it is where one may not be read.
+    """``path`` with links followed, as text, as far as that goes.
 
-    The links that a process has in ``/proc`` may be read by its own user only.
+    The links that a process has in ``/proc`` may be read by its own user only, and of others, which
+    anybody may have made, no kernel follows more than ``_MOST_LINKS`` (path_resolution(7)).
     """
-    try:
-        return os.path.realpath(path)
-    except OSError:
-        return os.path.abspath(path)  # noqa: PTH100 - pathlib's keeps ".."
+    if "\0" in path:
+        raise ValueError("embedded null byte")
+    place, links, plain = "", 0, set[str]()
+    whole = path if path.startswith("/") else f"{os.getcwd()}/{path}"  # noqa: PTH109 - a text
+    left = whole.split("/")[::-1]
+    while left:
+        name = left.pop()
+        if name in {"", "."}:
+            continue
+        step = place.rpartition("/")[0] if name == ".." else f"{place}/{name}"
+        if name == ".." or step in plain or not os.path.islink(step):  # noqa: PTH114 - a text
+            plain.add(place := step)
+            continue
+        links += 1
+        try:
+            target = os.readlink(step) if links <= _MOST_LINKS else ""  # noqa: PTH115 - a text
+        except OSError:
+            target = ""
+        if not target:
+            return os.path.normpath("/".join((step, *reversed(left))))
+        place = "" if target.startswith("/") else place
+        left += target.split("/")[::-1]
+    return place or "/"
 
 
 def read_start(path: str | Path, most_bytes: int = 256 * 1024, flags: int = 0) -> bytes:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 
+from agentcli.domain.files import real_text
+
 _WORD = re.compile(rb"[\w.@+-]+")
 _OF_SHELL = rb"(?:^|[\s;&|({`\"'/])"
 # what a shell reads as its own, to the end of the line; also by direnv-stdlib(1)
@@ -82,7 +84,7 @@ def scripts_said(text: bytes, bases: Iterable[str], script: re.Pattern[str]) -> 
     runs_any = bool(_RUNS_A_VARIABLE.search(text))
     for path, is_named in files_said(text, bases):
         is_script = is_named and (
-            script.search(os.path.realpath(path)) or is_started(os.path.basename(path))  # noqa: PTH119 - a text
+            script.search(real_text(path)) or is_started(os.path.basename(path))  # noqa: PTH119 - a text
         )
         if is_script or (runs_any and not is_named) or os.access(path, os.X_OK):
             yield path

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.clean import one_line, plain_text
 from agentcli.domain.extensions.checks import CheckReport, program_of
-from agentcli.domain.files import open_regular
+from agentcli.domain.files import open_regular, real_text
 from agentcli.domain.messages import ABOUT_CHECKS
 from agentcli.domain.tools import FileLedger
 from agentcli.domain.values import frozen, mutable
@@ -299,7 +299,7 @@ class SessionChecks:
         return configs
 
     def _inside(self, paths: Iterable[Path]) -> list[Path]:
-        real = (Path(os.path.realpath(path)) for path in paths)
+        real = (Path(real_text(str(path))) for path in paths)
         mine = (path for path in real if path.is_relative_to(self._root))
         return list(dict.fromkeys(mine))[:MAX_FILES]
 

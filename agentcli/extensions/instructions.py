@@ -28,6 +28,7 @@ from pathlib import Path
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.extensions.instructions import MAX_BYTES, ProjectDoc, documents_of
+from agentcli.domain.files import real_text
 from agentcli.domain.messages import Message
 from agentcli.domain.values import frozen, mutable
 from agentcli.extensions.places import INSTRUCTIONS
@@ -239,7 +240,7 @@ class _InstructionReader:
             mark = status.st_dev, status.st_ino
             if mark in self._seen:
                 return b""
-            if not own and self._places.is_secret(Path(os.path.realpath(path))):
+            if not own and self._places.is_secret(Path(real_text(str(path)))):
                 raise ValueError("it may hold keys or passwords")
             if not own and not self._is_inside(path):
                 raise ValueError("it leads out of the project")
@@ -258,7 +259,7 @@ class _InstructionReader:
         self._complain(f"{error.filename} is not read: {error.strerror}")
 
     def _is_inside(self, path: Path) -> bool:
-        real = os.path.realpath(path)
+        real = real_text(str(path))
         return real.startswith(self._root.rstrip("/") + "/")
 
     # --- imports ---------------------------------------------------------------------------
@@ -305,7 +306,7 @@ class _InstructionReader:
 
     def _refusal(self, target: Path, *, own: bool) -> str:
         """Why ``target`` may not be imported; empty when it may."""
-        real = Path(os.path.realpath(target))
+        real = Path(real_text(str(target)))
         if self._places.is_secret(target) or self._places.is_secret(real):
             return "it may hold keys or passwords"
         if self._is_inside(target):

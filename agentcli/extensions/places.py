@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from agentcli.domain.files import real_text
 from agentcli.domain.values import frozen
 
 NAMES = (".agents", ".claude")
@@ -54,7 +55,7 @@ class ExtensionPlace:
         """
         if not self.in_repository:
             return ""
-        real = Path(os.path.realpath(path))
+        real = Path(real_text(str(path)))
         if self.is_secret(path) or self.is_secret(real):
             return "it may hold keys or passwords"
         around = os.path.realpath(self.root or self.path.parent)

@@ -147,8 +147,8 @@ def joined(base: str, name: str) -> str:
     """Where ``name`` leads from ``base``; what is no path leads nowhere."""
     try:
         plain = os.path.expanduser(name.strip('"'))  # noqa: PTH111 - a text
-        return os.path.realpath(os.path.join(base, plain))  # noqa: PTH118 - texts
-    except (OSError, ValueError, RuntimeError):
+        return real_text(os.path.join(base, plain))  # noqa: PTH118 - texts
+    except (OSError, ValueError):
         return ""
 
 

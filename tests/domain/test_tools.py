@@ -84,6 +84,18 @@ def test_links_in_a_circle_are_judged_where_they_lie(tmp_path: Path) -> None:
     assert real_path(root / "loop") == root / "loop"
 
 
+@pytest.mark.spec("SEC-5", "SEC-13")
+def test_as_many_links_are_followed_as_the_kernel_follows(tmp_path: Path) -> None:
+    (tmp_path / "l0").write_text("x")
+    for number in range(1100):
+        (tmp_path / f"l{number + 1}").symlink_to(f"l{number}")
+    assert (tmp_path / "l40").read_text() == "x"
+    assert real_path(tmp_path / "l40") == tmp_path / "l0"
+    with pytest.raises(OSError, match="symbolic links"):
+        (tmp_path / "l41").read_text()
+    assert real_path(tmp_path / "l1100" / ".." / "a") == tmp_path / "a"
+
+
 @frozen
 class Modern(ToolContext):
     """What a call may lack is said with a bar."""

@@ -769,6 +769,19 @@ def test_links_in_circles_and_deep_modules_end(root: Path, command: str) -> None
     assert len(places.pinned) <= 101
 
 
+@pytest.mark.parametrize("name", ["link", ".envrc", ".git/hooks/pre-commit", ".husky/run"])
+def test_more_links_in_a_row_than_anybody_follows_end_no_comparison(root: Path, name: str) -> None:
+    sh(f"{REPOSITORY} && mkdir .husky", root)
+    watch = TreeWatch([root])
+    watch.learn()
+    for number in range(1100):
+        (root / f"l{number}").symlink_to(f"l{number + 1}")
+    (root / name).symlink_to(root / "l0")
+    sh("mkdir .vscode && echo {} > .vscode/tasks.json", root)
+    assert any(f"{root}/.vscode would take effect" in line for line in watch.compare())
+    assert watch.compare() == []
+
+
 def test_a_crowd_of_directories_in_what_is_run_is_set_aside(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
