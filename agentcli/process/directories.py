@@ -167,11 +167,16 @@ class Listing:
 
 
 def listing_of(
-    path: str, known: Listing | None, most: int, is_untrusted: Callable[[str], bool]
+    path: str,
+    known: Listing | None,
+    most: int,
+    is_untrusted: Callable[[str], bool],
+    give_up: float,
 ) -> Listing | None:
     """What is in a directory, as it was ``known`` until it changes; ``None``: it is no directory.
 
-    Raises ``PermissionError``. Of a crowd: the first ``most``, and names of ``_ALWAYS``.
+    Raises ``PermissionError``. Of a crowd: the first ``most``, those that are seen until
+    ``give_up``, and names of ``_ALWAYS``.
     """
     try:
         status = os.lstat(path)
@@ -182,12 +187,12 @@ def listing_of(
             return known
         is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
         with os.scandir(path) as entries:
-            found = _listed(path, entries, most, is_untrusted)
+            found = _listed(path, entries, most, is_untrusted, give_up)
     except PermissionError:
         raise
     except OSError:
         return None
-    return replace(found, stamp=stamp, is_settled=is_settled)
+    return replace(found, stamp=stamp, is_settled=is_settled and found.is_whole)
 
 
 def _listed(
@@ -195,6 +200,7 @@ def _listed(
     entries: Iterable[os.DirEntry[str]],
     most: int,
     is_untrusted: Callable[[str], bool],
+    give_up: float,
 ) -> Listing:
     """In ``.git``: what is not git's own."""
     is_git = path.lower().endswith("/.git")
@@ -208,7 +214,8 @@ def _listed(
             first.append(name)
         elif name in {"HEAD", "objects", "refs", "commondir"}:
             names.add(name)
-        elif kept >= most:
+        elif kept >= most or time.monotonic() > give_up:
+            kept = most
             continue
         elif (lower in _MARKS or is_obeyed(lower)) and not SET_ASIDE.search(name):
             marks.append(name)
@@ -244,7 +251,8 @@ def workplaces_below(roots: Iterable[str], listings: dict[str, Listing]) -> list
             continue
         seen.add(place)
         with contextlib.suppress(PermissionError):
-            known = listing_of(place, listings.get(place), _MOST_WORKPLACES, lambda _: False)
+            most, before = _MOST_WORKPLACES, listings.get(place)
+            known = listing_of(place, before, most, lambda _: False, give_up)
             if known is None:
                 continue
             listings[place] = known

@@ -140,7 +140,7 @@ class Survey:
         """The paths of those for which there is room."""
         for name in directories:
             self.room_of_directories -= _OF_NAME_BYTES + len(prefix) + len(name)
-            if self.room_of_directories < 0:
+            if self.room_of_directories < 0 or self.is_over:
                 self.is_cut = True
                 return
             yield prefix + name
@@ -294,8 +294,8 @@ class TreeWatch:
     def _look(self, give_up: float = 0.0) -> Survey:
         found = Survey()
         # no crowd of new directories hides what was known
-        known = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
-        waiting = [*self._roots, *known]
+        old = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
+        waiting = [*self._roots, *old]
         kept = sum(len(item.content.data) for item in self.known.items.values())
         found.room_bytes = _MOST_KEPT_BYTES - kept
         found.give_up = give_up or time.monotonic() + _MOST_S
@@ -309,9 +309,8 @@ class TreeWatch:
                 found.is_cut = True
                 break
             try:
-                listing = listing_of(
-                    path, self._listings.get(path), MOST_DIRECTORIES, self._is_untrusted
-                )
+                known, most = self._listings.get(path), MOST_DIRECTORIES
+                listing = listing_of(path, known, most, self._is_untrusted, found.give_up)
             except PermissionError:
                 self._add_file(path, Kind.SHUT, found)
                 continue
@@ -644,8 +643,8 @@ class TreeWatch:
 
     def _is_new(self, directory: str) -> bool:
         """Whether it was not there, or is that of a submodule that was not fetched yet."""
-        before = self.known.directories.get(directory)
-        return before is None or (before.is_empty and directory not in self._roots)
+        before = [each.directories.get(directory) for each in (self.known, self.users)]
+        return not any(each and (directory in self._roots or not each.is_empty) for each in before)
 
     def _is_in_another_tree(self, path: str, item: _Watched) -> bool:
         """Whether it is what git runs already: "git worktree add" brings its own copy of that."""

@@ -224,6 +224,19 @@ def test_what_a_clone_or_a_package_brings_is_left_alone(root: Path) -> None:
     assert not (root / ".envrc").exists() and (root / "lib/.envrc").exists()
 
 
+@pytest.mark.spec("SEC-17")
+def test_what_stands_where_the_users_directory_was_is_no_fresh_clone(root: Path) -> None:
+    sh("mkdir app; echo x > app/a.py", root)
+    watch = TreeWatch([root])
+    watch.learn()
+    sh("mv app old", root)
+    assert watch.compare() == []
+    made = "mkdir .vscode; echo x > .vscode/tasks.json"
+    sh(f"mkdir app; cp -r old/. app; git init -q app; cd app; {made}", root)
+    assert any(f"{root}/app/.vscode would take effect" in line for line in watch.compare())
+    assert not (root / "app/.vscode").exists()
+
+
 def test_husky_may_write_its_own_files_unless_git_is_told_to_use_them(root: Path) -> None:
     own = "mkdir -p .husky/_; echo x > .husky/_/pre-commit"
     assert born(root, own, before=f"{REPOSITORY}; mkdir .husky; echo a > .husky/pre-commit") == []
@@ -780,6 +793,22 @@ def test_more_links_in_a_row_than_anybody_follows_end_no_comparison(root: Path, 
     sh("mkdir .vscode && echo {} > .vscode/tasks.json", root)
     assert any(f"{root}/.vscode would take effect" in line for line in watch.compare())
     assert watch.compare() == []
+
+
+@pytest.mark.spec("SEC-13", "SEC-17")
+def test_beyond_its_time_a_look_follows_no_more_links_and_says_so(root: Path) -> None:
+    (root / ".git").mkdir()
+    for number in range(9):
+        (root / f"link{number}").symlink_to("a/../" * 50)
+    listings = [
+        directories.listing_of(str(root), None, 100, lambda _: True, time.monotonic() + left)
+        for left in (60, -1)
+    ]
+    assert [listing and (len(listing.links), listing.is_whole) for listing in listings] == [
+        (9, True),
+        (0, False),
+    ]
+    assert listings[1] and ".git" in listings[1].marks and not listings[1].is_settled
 
 
 def test_a_crowd_of_directories_in_what_is_run_is_set_aside(
