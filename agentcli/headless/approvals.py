@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Attendants = tuple[Approver, Asker | None]
 
+_LONGEST_RULE = 500  # characters; the model is told it, too
 AUTO_OFFER = "do not ask for commands that stay in the sandbox"
 
 
@@ -39,14 +40,15 @@ class Nobody:
                 " it.",
             )
         # to be pasted into a shell: a quote of the model's ends no word of it
-        rules = (offer.rule.replace("'", "'\\''") for offer in request.offers)
-        ways = [f"--allow-tool '{rule}'" for rule in rules]
+        rules = (each.rule for each in request.offers if len(each.rule) <= _LONGEST_RULE)
+        ways = ["--allow-tool '{}'".format(rule.replace("'", "'\\''")) for rule in rules]
         if request.offers_auto:
             ways.append("--permission-mode auto for all that the sandbox contains")
+        ways.append("--yolo for all but protected places")
         return ApprovalAnswer(
             Verdict.UNATTENDED,
             "It needs an approval and there is nobody to give it. It can be allowed when the"
-            f" program is started: {', or '.join(ways)}, or --yolo for all but protected places.",
+            f" program is started: {', or '.join(ways)}.",
         )
 
 

@@ -20,3 +20,12 @@ def test_the_advice_can_be_pasted_into_a_shell_whatever_the_command_says() -> No
     said = asyncio.run(Nobody().approve(request)).reason
     words = shlex.split(said.partition("is started: ")[2].partition(", or --yolo")[0])
     assert words == ["--allow-tool", rule]
+
+
+@pytest.mark.spec("SEC-13")
+def test_the_advice_does_not_repeat_a_command_of_megabytes() -> None:
+    offers = tuple(GrantOffer(rule, session=True) for rule in (f"bash({'x' * 600})", "bash(x *)"))
+    call = ToolCall("c", "bash", {"command": "x" * 600})
+    request = ApprovalRequest(call, "Run it", "", "it runs", offers)
+    said = asyncio.run(Nobody().approve(request)).reason
+    assert len(said) < 400 and "--allow-tool 'bash(x *)', or --yolo" in said
