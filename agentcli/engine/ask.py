@@ -24,6 +24,7 @@ from agentcli.engine.sample import Sampler, doubled_cap
 _CHARACTERS_PER_TOKEN = 4
 _TOO_MANY_BYTES = 413
 _PART_OF_BUDGET = 0.25
+_BEYOND_ALL = 2_000_000  # tokens; no window is so wide
 # what another model may be able to answer
 _OUT_OF_REACH = frozenset({ErrorKind.OVERLOADED, ErrorKind.RATE_LIMIT, ErrorKind.SERVER})
 log = logging.getLogger(__name__)
@@ -123,7 +124,10 @@ class Requests:
     # --- room in the window ----------------------------------------------------------------
 
     async def make_room(self) -> None:
-        """Before each step: leave old output out, fold old messages where it is time (CMP-4)."""
+        """Before each step: leave old output out, fold old messages where it is time (CMP-4).
+
+        Raises ``ProviderError`` where what is left fits into no window: it grows no more (SEC-13).
+        """
         conversation = self._conversation
         context, history, model = conversation.context, conversation.history, conversation.model
         context.look(history, self._parts.system, self._parts.toolbox.definitions, model)
@@ -135,6 +139,11 @@ class Requests:
             self._emit(ContextTransformed(what, total, total, *sizes))
         if context.is_full(model) and self._can_pay(context.used):
             await self._compact(CompactionTrigger.WINDOW)
+            context.look(history, self._parts.system, self._parts.toolbox.definitions, model)
+        if context.used > max(_BEYOND_ALL, 2 * context.window(model)):
+            what = f"the conversation has grown to about {context.used:,} tokens: too long to send"
+            kind = ErrorKind.CONTEXT_OVERFLOW
+            raise ProviderError(what, "/rewind, or start a new session", kind=kind)
 
     def _stays(self, call: ToolCall) -> bool:
         """Whether what ``call`` has read is a skill: the model goes by it (EXT-1)."""

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 Redact = Callable[[str], str]
 
 # worth no line: what is shown otherwise, and what comes before the request (import budget)
+_LONGEST_LINE = 8_000  # characters
 _SILENT = (
     TextChunk,
     TurnStart,
@@ -333,7 +334,8 @@ class Progress:
 
     def _line(self, text: str) -> None:
         self._last_started = ""
-        write_error_line(self._redact(text))
+        line = self._redact(text)
+        write_error_line(line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…")
 
 
 class TextOutput:

@@ -191,6 +191,27 @@ def test_a_call_of_one_wide_text_is_held_in_bounded_memory(work: Path, protocol:
     assert "was given up" in only_error(done) or "use another model" in only_error(done)
 
 
+@pytest.mark.slow
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize("kind", ["call", "thought"])
+def test_steps_of_wide_texts_end_the_turn_in_bounded_memory(work: Path, kind: str) -> None:
+    number = count()
+
+    def reply() -> list[bytes]:
+        wide, at = "y" * 3_900_000 + "\U0001f600", f"t{next(number)}"
+        use = {**USE, "id": at, "name": "list_directory", "input": {"path": at}}
+        content: list[Json] = [{"type": "thinking", "thinking": wide, "signature": "x"}, use]
+        if kind == "call":
+            content = [{**use, "name": "read_file", "input": {"path": at + wide}}]
+        body = {"type": "message", "role": "assistant", "stop_reason": "tool_use"}
+        return [json.dumps({**body, "content": content}, ensure_ascii=False).encode()]
+
+    with hostile(reply, headers=JSON) as server:
+        done = Measured("run", "go", env=env_for(ANTHROPIC, server.url), cwd=work).ended()
+    assert done.code == 1 and "too long to send" in done.stderr, done.stderr[-2000:]
+    assert next(number) < 9
+
+
 CALL = {"type": "function_call", "name": "n", "call_id": "c"}
 PIECES: dict[str, tuple[type[StreamDecoder], bytes, Json]] = {
     "input": (MessagesDecoder, START + block(0, **USE),
