@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
 _MOST_LINKS = 40  # of one path
+_ALL = 1 << 31
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)  # Linux; elsewhere the directory must be readable
 _PASS = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -63,27 +64,33 @@ def real_text(path: str) -> str:
     """
     if "\0" in path:
         raise ValueError("embedded null byte")
-    place, links, plain = "", 0, set[str]()
     whole = path if path.startswith("/") else f"{os.getcwd()}/{path}"  # noqa: PTH109 - a text
-    left = whole.split("/")[::-1]
+    parts, left, plain = list[str](), whole.split("/")[::-1], set[str]()
+    links, seen = 0, _ALL  # so many parts: what lies deeper is not there, or not to be seen
     while left:
         name = left.pop()
-        if name in {"", "."}:
+        if name == "..":
+            del parts[-1:]
+            seen = seen if len(parts) >= seen else _ALL
+        if name in {"", ".", ".."}:
             continue
-        step = place.rpartition("/")[0] if name == ".." else f"{place}/{name}"
-        if name == ".." or step in plain or not os.path.islink(step):  # noqa: PTH114 - a text
-            plain.add(place := step)
+        parts.append(name)
+        if len(parts) > seen or (step := "/" + "/".join(parts)) in plain:
+            continue
+        try:
+            target = os.readlink(step) if links < _MOST_LINKS else ""  # noqa: PTH115 - a text
+        except OSError as error:
+            target = ""
+            if error.errno == errno.EINVAL:  # it is no link
+                plain.add(step)
+                continue
+        if not target:
+            seen = len(parts)
             continue
         links += 1
-        try:
-            target = os.readlink(step) if links <= _MOST_LINKS else ""  # noqa: PTH115 - a text
-        except OSError:
-            target = ""
-        if not target:
-            return os.path.normpath("/".join((step, *reversed(left))))
-        place = "" if target.startswith("/") else place
+        parts = [] if target.startswith("/") else parts[:-1]
         left += target.split("/")[::-1]
-    return place or "/"
+    return "/" + "/".join(parts)
 
 
 def read_start(path: str | Path, most_bytes: int = 256 * 1024, flags: int = 0) -> bytes:
