@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 Redact = Callable[[str], str]
 
-# worth no line: what is shown otherwise, and what comes before the request (import budget)
 _LONGEST_LINE = 8_000  # characters
+# worth no line: what is shown otherwise, and what comes before the request (import budget)
 _SILENT = (
     TextChunk,
     TurnStart,

@@ -192,7 +192,7 @@ def listing_of(
         raise
     except OSError:
         return None
-    return replace(found, stamp=stamp, is_settled=is_settled and found.is_whole)
+    return replace(found, stamp=stamp, is_settled=is_settled and time.monotonic() <= give_up)
 
 
 def _listed(
