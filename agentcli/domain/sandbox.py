@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 
 
@@ -217,6 +218,8 @@ OBEYED = frozenset(
 )  # fmt: skip
 """Files of these names, wherever they lie; ``is_obeyed`` knows more."""
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
+# HFS+ ignores these in names, so that ".g\u200cit" is ".git"
+_IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 IN_DIRECTORIES = {
     ".husky": ("",),
     ".vscode": (
@@ -256,8 +259,14 @@ IN_DIRECTORIES = {
 """What counts in a directory of that name, and all below it; ``""``: everything."""
 
 
+def plain_name(name: str) -> str:
+    """``name`` as a file system would compare it that ignores case, and what cannot be seen."""
+    plain = (name if name.isascii() else _IGNORED.sub("", name)).casefold()
+    return plain.rstrip(". ") or plain
+
+
 def is_obeyed(name: str) -> bool:
-    """Whether a file called ``name``, in lower case, is one of them wherever it lies."""
+    """Whether a file called ``name``, made plain, is one of them wherever it lies."""
     if name in OBEYED or name.endswith((".code-workspace", ".sublime-project")):
         return True
     if name.startswith((".mise.", "mise.")):  # of an environment
@@ -267,7 +276,7 @@ def is_obeyed(name: str) -> bool:
 
 
 def has_obeyed(names: Sequence[str]) -> bool:
-    """Whether a path of these ``names``, in lower case, is one of them, or lies in one."""
+    """Whether a path of these ``names``, made plain, is one of them, or lies in one."""
     if names and is_obeyed(names[-1]):
         return True
     for at, name in enumerate(names):

@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from itertools import product
 from pathlib import Path
 
+from agentcli.domain.sandbox import plain_name
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
@@ -33,7 +34,6 @@ from agentcli.policy.places import (
     is_pattern,
     loose_commands,
     places_of,
-    plain_name,
     protected_place,
     seen_words,
     starts_of,

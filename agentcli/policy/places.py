@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from agentcli.domain.patterns import LazyPattern
-from agentcli.domain.sandbox import HOME_SECRETS, has_obeyed
+from agentcli.domain.sandbox import HOME_SECRETS, has_obeyed, plain_name
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import Loop, SimpleCommand, unquote
@@ -102,8 +102,6 @@ _HISTORY = frozenset(
     }
 )  # fmt: skip
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
-# HFS+ ignores these in names, so that ".g\u200cit" is ".git"
-_IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _WORKTREES = "worktrees"  # config.paths.Paths.worktrees_dir
 _ABOVE_A_FILE = 3  # that, the repository, the name
 _MOST_PARENTS = 2_048  # more than a name that a kernel takes can have
@@ -166,7 +164,7 @@ def credentials_below(path: Path) -> Iterator[Path]:
             for entry in islice(entries, _MAX_SEEN - seen):
                 seen += 1
                 name = entry.name
-                lower = name.casefold().rstrip(". ") if name.isascii() else plain_name(name)
+                lower = plain_name(name)
                 may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
                 goes_on = depth < _SEEN_DEPTH and name not in _NOT_SEARCHED
                 is_link = not may_be and entry.is_symlink()
@@ -236,12 +234,6 @@ def has_own_repository(directory: Path, workspace: Workspace) -> bool:
         if is_git_directory(place) or os.path.lexists(place / ".git"):
             return True
     return False
-
-
-def plain_name(name: str) -> str:
-    """``name`` as a file system would compare it that ignores case, and what cannot be seen."""
-    plain = _IGNORED.sub("", name).casefold()
-    return plain.rstrip(". ") or plain
 
 
 def _all_names(paths: Iterable[Path]) -> Iterator[Path]:

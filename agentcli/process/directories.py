@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.domain.files import real_text
-from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed
+from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed, plain_name
 from agentcli.domain.tools import real_path
 from agentcli.process.set_aside import SET_ASIDE, held_at
 
@@ -209,7 +209,7 @@ def _listed(
     for entry in entries:
         is_empty = False
         name = entry.name
-        lower = name.lower()
+        lower = plain_name(name)
         if name in _ALWAYS:
             first.append(name)
         elif name in {"HEAD", "objects", "refs", "commondir"}:

@@ -32,7 +32,8 @@ _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
 _FREE_KINDS = (0x54, 0x89, 0xB7)  # terminals and pipes, sockets, namespaces
 # FIGETBSZ, FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP
 _FREE_REQUESTS = (2, 0x80086601, 0x80087601, 0x801C581F, 0xC020660B)
-# its operations pass no filter; ``barred`` are the keyrings, and what could stall the guard
+# its operations pass no filter; ``barred`` are the keyrings, what looks on at others (fanotify),
+# and what could stall the guard
 _URING = (425, 426, 427)
 _CLONE3, _NEW_USER = 435, 0x10000000  # its flags lie where a pointer leads: clone(2) is taken then
 # fchmodat2, setxattrat, removexattrat, file_setattr
@@ -59,23 +60,23 @@ class _Numbers:
 # asm-generic/unistd.h
 _GENERIC: dict[str, int | tuple[int, ...]] = {
     "seccomp": 277, "socket": 198, "connect": 203, "listen": 201, "socketpair": 199, "ioctl": 29,
-    "barred": (217, 218, 219, 282), "prlimit": 261, "clone": (220, 97),
+    "barred": (217, 218, 219, 262, 282), "prlimit": 261, "clone": (220, 97),
     "changes": (5, 6, 7, 14, 15, 16, 45, 52, 53, 54, 55, 88),
 }  # fmt: skip
 _MACHINES = {
     "x86_64": _Numbers(
         0xC000003E,
         seccomp=317, socket=41, connect=42, listen=50, socketpair=53, ioctl=16,
-        barred=(248, 249, 250, 323), prlimit=302, clone=(56, 272),
+        barred=(248, 249, 250, 300, 323), prlimit=302, clone=(56, 272),
         changes=(76, 90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261,
                  268, 280),
-        older=0x40000003, older_barred=(102, 359, 360, 361, 362, 286, 287, 288, 374),
+        older=0x40000003, older_barred=(102, 359, 360, 361, 362, 286, 287, 288, 338, 374),
         older_prlimit=340, older_clone=(120, 310),
         other_numbers=0x40000000,
     ),
     "aarch64": _Numbers(
         0xC00000B7, **_GENERIC, older=0x40000028,
-        older_barred=(281, 282, 283, 288, 309, 310, 311, 388), older_prlimit=369,
+        older_barred=(281, 282, 283, 288, 309, 310, 311, 367, 388), older_prlimit=369,
         older_clone=(120, 337),
     ),
     "riscv64": _Numbers(0xC00000F3, **_GENERIC),

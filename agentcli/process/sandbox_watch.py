@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 
 from agentcli.domain.files import real_text
-from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed
+from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed, plain_name
 from agentcli.domain.worktrees import common_of_worktree
 from agentcli.process.directories import (
     Listing,
@@ -326,7 +326,7 @@ class TreeWatch:
                 if not found.has_room(prefix + name, number):
                     break
                 self._mark(prefix, name, found)
-                waiting += [prefix + name] if name.lower() == ".git" else []
+                waiting += [prefix + name] if plain_name(name) == ".git" else []
             waiting += found.fitting(prefix, listing.directories)
             waiting += found.fitting("", map(real_text, listing.links))
         self._listings = found.directories
@@ -357,7 +357,7 @@ class TreeWatch:
 
     def _mark(self, prefix: str, name: str, found: Survey) -> None:
         path = prefix + name
-        if name.lower() == ".git":
+        if plain_name(name) == ".git":
             found.repositories.append(Path(path))
             if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - texts
                 self._git_directory(path, found)
@@ -367,10 +367,10 @@ class TreeWatch:
             return
         if is_in_package(prefix, (*self._roots, *self._untrusted)):
             return
-        if is_obeyed(name.lower()) or os.path.islink(path):  # noqa: PTH114 - a text
+        if is_obeyed(plain_name(name)) or os.path.islink(path):  # noqa: PTH114 - a text
             self._add_file(path, Kind.SCRIPT, found)  # where a link leads is named by it
             return
-        for inner in IN_DIRECTORIES[name.lower()]:
+        for inner in IN_DIRECTORIES[plain_name(name)]:
             self._add_tree(f"{path}/{inner}" if inner else path, Kind.SCRIPT, found, top=path)
 
     def _link(self, path: str, found: Survey) -> None:

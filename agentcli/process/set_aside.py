@@ -135,15 +135,14 @@ def put_back(path: Path, before: Held) -> str:
         is_back = _put_back(parent, path.name, before)
     if not is_back:
         return ""
-    shown = str(path) if str(path).isprintable() else ascii(str(path))
     return (
-        f"[sandbox: {shown} is protected and was put back; "
+        f"[sandbox: {_shown(str(path))} is protected and was put back; "
         'to remove it, run the command again with access "outside"]'
     )
 
 
 def _set_aside_in(parent: int, path: str, before: Held | None, tops: Collection[str]) -> str:
-    shown = path if path.isprintable() else ascii(path)
+    shown = _shown(path)
     name = os.path.basename(path)  # noqa: PTH119 - a text
     if SET_ASIDE.search(name) and (top := next((x for x in tops if path.startswith(f"{x}/")), "")):
         return _move_up(parent, name, shown, top)
@@ -164,7 +163,7 @@ def _set_aside_in(parent: int, path: str, before: Held | None, tops: Collection[
     is_back = before is not None and _put_back(parent, name, before)
     again = " and what was there put back" if is_back and before is not MINIMAL else ""
     return (
-        f"[sandbox: {shown} would take effect outside and was renamed to {target}{again}; "
+        f"[sandbox: {shown} would take effect outside and was renamed to {_shown(target)}{again}; "
         'to make it, run the command again with access "outside"]'
     )
 
@@ -178,8 +177,12 @@ def _move_up(parent: int, name: str, shown: str, top: str) -> str:
             _disarm(above, target)
     except OSError as error:
         return f"[sandbox: {shown} must not be made here: {error.strerror}]"
-    shown_top = top if top.isprintable() else ascii(top)
-    return f"[sandbox: {shown} would be run there all the same and is {target} in {shown_top} now]"
+    place = f"{_shown(target)} in {_shown(top)}"
+    return f"[sandbox: {shown} would be run there all the same and is {place} now]"
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else ascii(name)
 
 
 def _disarm(parent: int, name: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.sandbox import HOME_SECRETS
+from agentcli.domain.sandbox import HOME_SECRETS, plain_name
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.places import (
     CREDENTIAL_NAMES,
@@ -19,7 +19,6 @@ from agentcli.policy.places import (
     is_git_directory,
     moves,
     places_of,
-    plain_name,
     protected_place,
     seen_words,
     starts_of,

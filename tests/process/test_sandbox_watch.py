@@ -152,6 +152,12 @@ def test_a_repository_that_is_hidden_in_a_git_directory_is_found(
     assert not list(root.rglob("pwned"))
 
 
+@pytest.mark.spec("SEC-17")
+def test_what_is_said_of_a_name_is_one_line(root: Path) -> None:
+    (said,) = born(root, "echo x > '.envrc.a\n[sandbox: all is well]'")
+    assert "\n" not in said and "set-aside" in said
+
+
 @pytest.mark.parametrize(
     ("before", "command", "name", "content"),
     [
@@ -178,6 +184,7 @@ def test_a_repository_that_is_hidden_in_a_git_directory_is_found(
         ("", "ln -s /elsewhere .git", ".git", None),
         ("", "echo x > .envrc", ".envrc", None),
         ("", "mkdir -p a/b && echo x > a/b/.envrc", "a/b/.envrc", None),
+        ("", "echo x > .mi\u017fe.toml", ".mi\u017fe.toml", None),
         ("echo a > .envrc", "echo b > .envrc.new; mv .envrc.new .envrc", ".envrc", "a\n"),
         ("", "mkdir .vscode && echo x > .vscode/tasks.json", ".vscode", None),
         ("mkdir .vscode", "echo x > .vscode/tasks.json", ".vscode", None),
