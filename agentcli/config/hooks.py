@@ -27,7 +27,7 @@ from typing import Any
 
 from agentcli.config.toml_file import locate
 from agentcli.domain.extensions.hooks import HookConfig, HookEvent
-from agentcli.domain.files import real_text
+from agentcli.domain.files import real_text, walk
 from agentcli.domain.said import files_said, scripts_said
 from agentcli.domain.sandbox import has_obeyed
 from agentcli.domain.worktrees import filled_by_others, is_chosen_there, lies_in
@@ -485,7 +485,7 @@ def _taken_from_beside(script: Path, text: str) -> Iterator[str]:
 
 
 def _python_below(directory: str) -> list[str]:
-    places = itertools.islice(os.walk(directory), _MAX_NAMED)
+    places = itertools.islice(walk(directory), _MAX_NAMED)
     found = (f"{place}/{name}" for place, _, names in places for name in names)
     return sorted(
         itertools.islice((each for each in found if each.endswith((".py", ".so"))), _MAX_NAMED)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli.config.paths import Paths
 from agentcli.domain.clean import as_object
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.files import NoRegularFile, open_regular
+from agentcli.domain.files import NoRegularFile, open_regular, walk
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ def _files_below(directory: Path) -> Iterator[Path | None]:
     ``None`` for each directory, which the caller counts, too. Links may lead in circles: deep down
     none is followed, as none is by those that read there.
     """
-    for place, directories, files in os.walk(directory, followlinks=True):
+    for place, directories, files in walk(directory, follow_links=True):
         directories.sort()
         if len(Path(place).relative_to(directory).parts) > _MAX_DEPTH:
             directories[:] = [each for each in directories if not os.path.islink(f"{place}/{each}")]  # noqa: PTH114 - never raises

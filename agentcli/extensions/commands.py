@@ -10,7 +10,6 @@ that makes no sense is one warning and hides no other; the nearest of a name win
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import AgentError
+from agentcli.domain.files import walk
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 from agentcli.extensions.front_matter import Document, Heads, Unusable, read_placed
@@ -130,7 +130,7 @@ def _commands(place: ExtensionPlace, warnings: list[str]) -> Iterator[tuple[str,
         if not isinstance(error, FileNotFoundError):
             warnings.append(f"warning: {error.filename!r} cannot be read: {error.strerror}")
 
-    for above, below, files in os.walk(directory, onerror=unread):
+    for above, below, files in walk(directory, onerror=unread):
         below.sort()
         room = max(MAX_LOOKED_AT - seen, 0)
         seen += len(files) + len(below)
@@ -174,7 +174,7 @@ def lines_of(command: CustomCommand) -> Iterator[str]:
 def _files_of(path: Path) -> Iterator[str]:
     """What lies beside a skill's own file, bounded."""
     seen = 0
-    for above, below, files in os.walk(path.parent):
+    for above, below, files in walk(path.parent):
         below.sort()
         for name in sorted(files):
             seen += 1

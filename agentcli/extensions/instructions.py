@@ -28,7 +28,7 @@ from pathlib import Path
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.extensions.instructions import MAX_BYTES, ProjectDoc, documents_of
-from agentcli.domain.files import real_text
+from agentcli.domain.files import real_text, walk
 from agentcli.domain.messages import Message
 from agentcli.domain.values import frozen, mutable
 from agentcli.extensions.places import INSTRUCTIONS
@@ -374,7 +374,7 @@ def _within(
 
 def _markdown_below(place: Path, onerror: Callable[[OSError], None]) -> list[Path]:
     found: list[Path] = []
-    for directory, directories, files in os.walk(place, onerror=onerror):
+    for directory, directories, files in walk(place, onerror=onerror):
         directories.sort()
         if len(Path(directory).relative_to(place).parts) >= _RULES_DEPTH:
             directories.clear()

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.files import open_regular
+from agentcli.domain.files import open_regular, walk
 from agentcli.domain.values import frozen
 
 SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
@@ -213,7 +213,7 @@ def _children(root: Path, directory: str, file: str) -> Iterator[str]:
 
 
 def _markdown(root: Path, directory: str) -> Iterator[str]:
-    for place, below, files in os.walk(root / directory):
+    for place, below, files in walk(root / directory):
         below.sort()
         for name in sorted(files):
             if name.endswith(".md"):
@@ -435,7 +435,7 @@ def _file(found: str, path: str) -> PluginFile | None:
 def content_mark(root: Path) -> str:
     """What stands for the content of all files in a copy: names, bytes, which are programs."""
     whole = hashlib.sha256()
-    for place, below, files in os.walk(root):
+    for place, below, files in walk(root):
         below.sort()
         for name in sorted(files):
             path = Path(place, name)
@@ -450,7 +450,7 @@ def looks_of(root: Path) -> str:
     """A cheap mark of a directory that was copied: it changes when somebody edits a file there."""
     whole = hashlib.sha256()
     count = 0
-    for place, below, files in os.walk(root):
+    for place, below, files in walk(root):
         below[:] = sorted(set(below) - _LEFT_OUT)
         count += len(files) + len(below)
         if count > 2 * MAX_FILES:

@@ -334,7 +334,8 @@ def run_by_git(path: Path, workplaces: Iterable[str] = ()) -> str:
         is_one = any(os.path.lexists(f"{tree}/{name}") for name in (".git", "HEAD"))
         if is_one and (found := _run_in(real, tree)):
             return found
-        if _is_run_by(real, [f"{tree}/.envrc"], tree):
+        envrc = f"{tree}/.envrc"
+        if os.path.lexists(envrc) and _is_run_by(real, [envrc], tree):
             return "run by .envrc"
     return ""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agentcli.domain.files import NoRegularFile, open_regular, read_start, small_file
+from agentcli.domain.files import NoRegularFile, open_regular, read_start, small_file, walk
+from tests.support.deep import deep_directory
 
 
 @pytest.mark.spec("SEC-13")
@@ -41,3 +43,29 @@ def test_a_link_is_followed_unless_it_is_said_not_to_be(tmp_path: Path) -> None:
     (link := tmp_path / "link").symlink_to("it")
     assert read_start(link) == b"abc"
     assert read_start(link, flags=os.O_NOFOLLOW) == b""
+
+
+@pytest.mark.parametrize("follow_links", [False, True])
+def test_a_walk_is_that_of_os(tmp_path: Path, follow_links: bool) -> None:
+    for name in ("b/c/d", "b/e", "a", "skipped/below"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").touch()
+    (tmp_path / "link").symlink_to("b")
+    (tmp_path / "nowhere").symlink_to("gone")
+    told: list[OSError] = []
+
+    def found(walked: Iterator[tuple[str, list[str], list[str]]]) -> Iterator[object]:
+        for place, below, files in walked:
+            below[:] = sorted(set(below) - {"skipped"})
+            yield place, list(below), sorted(files)
+
+    ours = list(found(walk(tmp_path, told.append, follow_links=follow_links)))
+    assert ours == list(found(os.walk(str(tmp_path), followlinks=follow_links)))
+    assert len(ours) == (10 if follow_links else 6) and not told
+    assert list(walk(tmp_path / "gone", told.append)) == [] and len(told) == 1
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_walk_goes_to_the_bottom(tmp_path: Path) -> None:
+    with deep_directory(tmp_path, 1_200):
+        assert sum(1 for _ in walk(tmp_path)) == 1_201

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
+from tests.support.deep import deep_directory
 from tests.support.docs import ROOT
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
@@ -64,6 +65,15 @@ def test_a_deleted_working_directory(command: str, tmp_path: Path) -> None:
     done = shell(f"mkdir gone; cd gone; rmdir ../gone; agent {command}", tmp_path)
     works_or_says_why(done)
     assert "No such file" not in done.stderr  # what is gone is the directory
+
+
+@pytest.mark.spec("CLI-12", "SEC-13")
+@pytest.mark.parametrize("place", [".", ".claude/commands", ".claude/rules", ".agents/skills/one"])
+def test_a_repository_of_more_levels_than_python_calls_itself(place: str, tmp_path: Path) -> None:
+    with deep_directory(tmp_path / place, 1_200, "SKILL.md"):
+        done = shell("agent run hello && agent permissions explain ls", tmp_path)
+    works_or_says_why(done)
+    assert done.code == 0, done
 
 
 @pytest.mark.spec("CLI-12")

@@ -17,6 +17,7 @@ from agentcli.process.leftovers import (
     remove_tree,
     start_time,
 )
+from tests.support.deep import deep_directory
 from tests.support.tool_context import MemoryState
 
 
@@ -80,18 +81,12 @@ def test_a_tree_of_any_depth_is_removed_and_nothing_that_a_link_names(tmp_path: 
         (place / "file").touch()
     (tree / "shut" / "inner" / "link").symlink_to(kept)
     (tree / "link").symlink_to(kept)
-    handle = os.open(tree, os.O_RDONLY)
-    for _ in range(2_500):  # beyond the longest path
-        os.mkdir("d", dir_fd=handle)
-        inner = os.open("d", os.O_RDONLY, dir_fd=handle)
-        os.close(handle)
-        handle = inner
-    os.close(handle)
-    for place in (tree / "shut" / "inner", tree / "shut"):
-        place.chmod(0o000)
-    remove_tree(tree, 0.0)
-    assert tree.exists(), "the time is over"
-    remove_tree(tree, 60.0)
-    assert not tree.exists()
+    with deep_directory(tree, 2_500):  # beyond the longest path
+        for place in (tree / "shut" / "inner", tree / "shut"):
+            place.chmod(0o000)
+        remove_tree(tree, 0.0)
+        assert tree.exists(), "the time is over"
+        remove_tree(tree, 60.0)
+        assert not tree.exists()
     assert (kept / "file").exists()
     remove_tree(tree, 60.0)

@@ -19,6 +19,7 @@ from agentcli.process.git_config import run_by_git, users_configurations
 from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
 from agentcli.process.set_aside import SUFFIX, pinned
+from tests.support.deep import deep_directory
 
 pytestmark = pytest.mark.spec("SEC-17")
 
@@ -501,16 +502,9 @@ def test_a_crowd_of_large_files_is_told_apart_and_not_held(
 def test_a_deep_tree_is_looked_at_as_far_as_names_reach(root: Path) -> None:
     watch = TreeWatch([root])
     watch.learn()
-    at = os.open(root, os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("dd", dir_fd=at)
-        below = os.open("dd", os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = below
-    os.close(at)
-    sh("echo evil > dd/dd/dd/.envrc", root)
-    assert len(watch.compare()) == 1
-    sh("rm -rf dd", root)
+    with deep_directory(root, 3_000):
+        sh("echo evil > d/d/d/.envrc", root)
+        assert len(watch.compare()) == 1
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")

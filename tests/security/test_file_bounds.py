@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from tests.support.deep import deep_directory
+
 pytestmark = pytest.mark.slow
 
 MAX_RESIDENT_KB = 300 * 1024
@@ -246,17 +248,9 @@ def test_edits_with_very_many_places_end(tmp_path: Path, text: str, old: str, ne
 
 @pytest.fixture
 def deep_tree(tmp_path: Path) -> Iterator[Path]:
-    """A directory with a thousand levels, which what clears up after tests cannot remove."""
-    handle = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(1_000):
-        os.mkdir("d", dir_fd=handle)
-        inner = os.open("d", os.O_RDONLY, dir_fd=handle)
-        os.close(handle)
-        handle = inner
-    os.close(os.open("leaf", os.O_WRONLY | os.O_CREAT, dir_fd=handle))
-    os.close(handle)
-    yield tmp_path
-    subprocess.run(["/bin/rm", "-rf", str(tmp_path / "d")], check=True)
+    """A directory with a thousand levels."""
+    with deep_directory(tmp_path, 1_000) as directory:
+        yield directory
 
 
 @pytest.mark.spec("SEC-13", "TOOL-10")

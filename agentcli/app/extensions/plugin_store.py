@@ -29,6 +29,7 @@ from typing import Any
 from agentcli.config.paths import Paths, ensure_dir, write
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.extensions.hooks import HookConfig
+from agentcli.domain.files import walk
 from agentcli.domain.values import frozen
 from agentcli.extensions.packages import (
     MANIFESTS,
@@ -494,7 +495,7 @@ def _changes(before: Path, after: Path, first: Sequence[str]) -> list[str]:
 def _all(root: Path) -> list[str]:
     return sorted(
         Path(place, name).relative_to(root).as_posix()
-        for place, _, files in os.walk(root)
+        for place, _, files in walk(root)
         for name in files
     )
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agentcli.domain.clean import one_line
+from agentcli.domain.files import walk
 from agentcli.domain.values import frozen
 from agentcli.store.imports.reading import (
     LeftOut,
@@ -64,7 +65,7 @@ def found_sessions(
 def session_files(directory: Path) -> Iterator[Path]:
     """The files below ``directory`` that may hold a session each, without those of sub-agents."""
     count = 0
-    for parent, directories, names in os.walk(directory):
+    for parent, directories, names in walk(directory):
         directories[:] = sorted(name for name in directories if name != "subagents")
         for name in sorted(names):
             if name.endswith((".jsonl", ".json")) and not name.startswith("agent-"):
