@@ -174,11 +174,11 @@ async def make_sandbox(
 
 
 async def insist(settings: Settings, sandbox: SessionSandbox) -> None:
-    """Raises ``ConfigError`` if the sandbox was named and does not work."""
+    """Raises ``ConfigError`` if the sandbox was named and, while it is on, does not work."""
     if settings.sandbox not in _NAMED:
         return
     state = await sandbox.begin()
-    if not state.is_on:
+    if not state.is_on and state.wanted != SandboxKind.OFF:
         advice = f"{state.advice or 'see: agent doctor'}; or use --sandbox auto, or off"
         raise ConfigError(f"--sandbox {settings.sandbox}: {state.problem}", advice)
 

@@ -318,14 +318,14 @@ class Runner:
         self, definition: AgentDefinition | None, stopped: Callable[[], bool]
     ) -> OwnTree | None:
         """Its own worktree, if it wants one and there can be one. Raises ``ConfigError``."""
-        reads_only = self.parent.conversation.parts.policy.mode is PermissionMode.PLAN
+        parts = self.parent.conversation.parts
+        reads_only = parts.policy.mode is PermissionMode.PLAN
         if definition is None or not definition.isolation or reads_only:
             return None
         made: list[OwnTree] = []
 
         def make() -> None:
-            parent = self.parent
-            workspace = parent.conversation.parts.workspace
+            parent, workspace = self.parent, parts.workspace
             seen = parent.extensions
             given = (parent.settings, workspace, lambda: seen.readable, parent.obeyed)
             made.append(make_own_tree(*given, stopped))
@@ -341,7 +341,9 @@ class Runner:
             if what not in self.parent.told:
                 self.parent.told.add(what)
                 self.emit(Notice(f"the agent {what}: it works in the session's directory"))
-        self.parent.conversation.parts.policy.roots += [tree.workspace.root for tree in made]
+        for tree in made:
+            parts.policy.roots.append(tree.workspace.root)
+            tree.sandbox.follow(parts.sandbox)
         return made[0] if made else None
 
     async def _session(

@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import uninterruptible
-from agentcli.domain.sandbox import Access, Confined, SandboxKind, SandboxState, StillLives
+from agentcli.domain.sandbox import (
+    Access,
+    Confined,
+    Sandbox,
+    SandboxKind,
+    SandboxState,
+    StillLives,
+)
 from agentcli.domain.tools import Workspace, real_path
 
 if TYPE_CHECKING:
@@ -85,6 +92,7 @@ class SessionSandbox:
         self._lock = asyncio.Lock()
         self._state = SandboxState(SandboxKind.OFF, wanted, network=network, known=wanted == "off")
         self._paused = False
+        self._leader: object = None
         self._is_closed = False
         self._notice_given = False
         _open.append(self)
@@ -119,6 +127,15 @@ class SessionSandbox:
         if on and self._wanted == "off":
             self._wanted = "auto"
             self._state = replace(self._state, wanted="auto", known=False)
+        for each in tuple(_open):
+            if each._leader is self:  # noqa: SLF001 - of its own kind
+                each.switch(on=on)
+
+    def follow(self, leader: Sandbox | None) -> None:
+        """Be switched off and on as ``leader`` is, of another tree of the same session."""
+        self._leader = leader
+        if leader is not None:
+            self.switch(on=leader.state.wanted != SandboxKind.OFF)
 
     def take_notice(self) -> str:
         """What the user is told, once: why there is none, and what was set aside."""

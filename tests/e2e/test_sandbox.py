@@ -11,8 +11,10 @@ import pytest
 
 from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import last_result, one_shot
+from tests.extensions.places import write
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, call, calls
+from tests.support.repositories import make_repository
 from tests.support.sandboxes import BOTH, needs
 from tests.support.wire_facts import facts_of
 
@@ -117,6 +119,31 @@ for handle in range(3, 100):
         pass
 sys.stdout.buffer.write(text)
 """
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-7")
+@pytest.mark.parametrize(("begun", "wanted"), [("off", "on"), *((kind, "off") for kind in BOTH)])
+def test_a_sub_agent_in_a_worktree_has_the_sandbox_that_the_user_has_switched(
+    model_server: ModelServer, chat: Chat, work: Path, home: Path, begun: str, wanted: str
+) -> None:
+    needs("bwrap" if begun == "off" else begun)
+    head = "---\nname: writer\ndescription: Writes\nisolation: worktree\n---\n"
+    write(home, ".agents/agents/writer.md", f"{head}Write.\n")
+    work.rmdir()
+    make_repository(work)
+    outside = work.parent / "outside"
+    task = {"agent": "writer", "description": "d", "prompt": "go"}
+    model_server.add(
+        call("task", task), call("bash", {"command": f"touch {outside}"}), "Tried.", "Over."
+    )
+    terminal = chat("--sandbox", begun, "--allow-tool", "bash(touch *)")
+    terminal.line(f"/sandbox {wanted}")
+    terminal.wait_for("/sandbox o")
+    terminal.line("go")
+    terminal.wait_for("Over.")
+    assert outside.exists() == (wanted == "off")
+    leave(terminal)
 
 
 @pytest.mark.spec("SEC-3", "SEC-4", "SEC-15")
