@@ -40,7 +40,7 @@ _NEVER_HERE = frozenset(
 _RULE = re.compile(r"([A-Za-z0-9_*-]+)(?:\((.+)\))?", re.DOTALL)
 # Claude Code's tool -> what a rule for it covers here, where that is more than one of ours
 _TOOLS: Mapping[str, tuple[str, ...]] = {
-    "Read": ("read_file", "grep_files"),
+    "Read": ("read_file", "grep_files", "symbols", "references"),
     "Edit": ("edit",),
     "MultiEdit": ("edit",),
     "Write": ("edit",),

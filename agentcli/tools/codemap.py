@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -16,7 +17,7 @@ from agentcli.domain.values import frozen
 from agentcli.tools.common.base import Arguments, BaseTool, bounded, escaped, one_line
 from agentcli.tools.files.paths import (
     FileProblem,
-    JudgedContext,
+    FinderContext,
     not_found,
     require_judged,
     resolve,
@@ -35,7 +36,7 @@ _NO_CODE = "The map has no code files below the working directory. Use grep_file
 
 
 @frozen
-class MapContext(JudgedContext):
+class MapContext(FinderContext):
     """Of a call that asks the map."""
 
     codemap: CodeMap
@@ -94,6 +95,18 @@ def _located(args: BaseModel, ctx: MapContext) -> Path | None:
     return path
 
 
+def _is_told(path: str, ctx: MapContext) -> bool:
+    return ctx.kept_back is None or not ctx.kept_back(ctx.workspace.root / path)
+
+
+def _told(found: SymbolUses, ctx: MapContext) -> SymbolUses:
+    """Without the files that a rule keeps back."""
+    uses, may = (
+        tuple(use for use in among if _is_told(use.path, ctx)) for among in (found.uses, found.may)
+    )
+    return replace(found, uses=uses, may=may)
+
+
 class SymbolsTool(_MapTool[SymbolsArguments]):
     """Finds what the project defines."""
 
@@ -121,6 +134,7 @@ class SymbolsTool(_MapTool[SymbolsArguments]):
             return ToolOutput.error(str(problem))
         if ctx.cancel.cancelled:
             return ToolOutput.cancelled("")
+        found = [each for each in found if _is_told(each.path, ctx)]
         if not state.files and not state.waiting:
             return ToolOutput.text(_NO_CODE, summary="no code")
         if not found:
@@ -190,6 +204,7 @@ class ReferencesTool(_MapTool[ReferencesArguments]):
             return ToolOutput.error(str(problem))
         if ctx.cancel.cancelled:
             return ToolOutput.cancelled("")
+        found = [_told(each, ctx) for each in found if _is_told(each.symbol.path, ctx)]
         if not found:
             what = args.symbol or f"{args.path}:{args.line}"
             text = f"The map knows no definition of {what!r}. Try symbols, or grep_files."

@@ -110,7 +110,8 @@ def test_what_they_forbid_is_forbidden_and_what_they_allow_is_not_allowed(
     put(root / ".claude/settings.json", {"permissions": {"ask": ["Bash(git push *)", "Skill(x)"]}})
     found = load(home, read_project(root, str(home)))
     assert found.deny == (
-        "task", "bash(rm)", "bash(rm *)", "read_file(.env/**)", "grep_files(.env/**)", "grep_files(x/**)", "grep_files(**/x/**)", f"edit({home}/.claude/src/**)",
+        "task", "bash(rm)", "bash(rm *)", "read_file(.env/**)", "grep_files(.env/**)",
+        "symbols(.env/**)", "references(.env/**)", "grep_files(x/**)", "grep_files(**/x/**)", f"edit({home}/.claude/src/**)",
         "web_fetch(x.org)", "mcp__gh", "mcp__gh__*",
     )  # fmt: skip
     assert found.ask == ("bash(git push)", "bash(git push *)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = ["room"]
 class MapRoom:
     def __init__(self, room: Room, maps: Path) -> None:
         self.room, self.map = room, ProjectMap(maps, room.root)
+        self.kept_back: Callable[[Path], bool] | None = None
         room.write("a.py", "class Cart:\n    def total(self): pass\n")
         room.write("b/c.py", "from a import Cart\nCart().total()\n")
 
@@ -31,7 +33,13 @@ class MapRoom:
         args = tool.parse(arguments)
         judged = tool.paths(args, self.room.workspace) if judged is None else judged
         context = MapContext(
-            "call_1", self.room.workspace, self.room.cancel, lambda _: None, judged, self.map
+            "call_1",
+            self.room.workspace,
+            self.room.cancel,
+            lambda _: None,
+            judged,
+            self.kept_back,
+            self.map,
         )
         return asyncio.run(tool.run(args, context))
 
@@ -50,6 +58,17 @@ def test_symbols_and_references_tell_places_that_can_be_read(mapped: MapRoom) ->
     assert used == "a.py:1 class Cart, used in:\n  b/c.py:1, 2"
     assert "a.py:2 method Cart.total" in ok(mapped.run("references", path="a.py", line=2))
     assert "no definition" in ok(mapped.run("references", symbol="nothing"))
+
+
+@pytest.mark.spec("MEM-3", "SEC-3")
+def test_what_a_rule_keeps_back_is_not_told(mapped: MapRoom) -> None:
+    mapped.kept_back = mapped.room.root.joinpath("b/c.py").__eq__
+    mapped.room.write("b/c.py", "from a import Cart\nclass Hidden(Cart): pass\n")
+    assert ok(mapped.run("symbols", query="Hidden")).startswith("Nothing is called")
+    assert "b/c.py" not in ok(mapped.run("symbols"))
+    assert "no definition" in ok(mapped.run("references", symbol="Hidden"))
+    used = ok(mapped.run("references", symbol="Cart"))
+    assert used == "a.py:1 class Cart, used in:\n  nothing that the map knows of"
 
 
 @pytest.mark.spec("MEM-3")
