@@ -54,6 +54,27 @@ def test_a_link_leads_nowhere_but_where_git_goes(tmp_path: Path, kind: str, link
     assert not (work / "pwned").exists()
 
 
+# what "commondir" says is known; where a link in its place leads to is changed after the comparison
+COMMON = """
+git worktree add -q tree && mkfifo go done && cp -r .git/objects .git/refs evil
+printf '[core]\nrepositoryformatversion = 0\nfsmonitor = touch %s/pwned; false\n' $PWD > evil/config
+cd .git/worktrees/tree && ln -s ../.. hop && ln -sf hop commondir && cd ../../..
+(read x < go; cd .git/worktrees/tree; rm hop; echo ../../../evil > hop; echo > ../../../done) \\
+    > /dev/null 2>&1 &
+"""
+
+
+@both
+@pytest.mark.spec("SEC-17")
+def test_a_link_is_no_common_directory(tmp_path: Path, kind: str) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / "evil").mkdir()
+    text, then = told(work, COMMON, "echo > go; cat done", kind=kind)
+    assert "commondir would take effect" in text and "exit code 0" in then
+    subprocess.run(["git", "status"], check=False, cwd=work / "tree", capture_output=True)
+    assert not (work / "pwned").exists()
+
+
 @both
 @pytest.mark.spec("SEC-13", "SEC-17")
 def test_a_link_that_is_a_pipe_holds_nothing_up(tmp_path: Path, kind: str) -> None:

@@ -68,6 +68,28 @@ def test_what_goes_on_runs_no_program_that_a_command_has_named(
 
 
 @pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    ("name", "leads"),
+    [("/git-rebase-todo", "../../x"), ("/strategy", "ort"), ("", "../x")],
+    ids=["steps", "strategy", "directory"],
+)
+def test_a_link_in_the_place_of_what_goes_on_is_set_aside(
+    tmp_path: Path, kind: str, name: str, leads: str
+) -> None:
+    work = tmp_path / "work"
+    _conflict(work, "rebase", "main", "side")
+    state = work / f".git/rebase-merge{name}"
+    link = f"cd {state.parent}; mv {state} {leads}; ln -s {leads} {state}"
+    (said,) = told(work, f"touch {state}; {link}; echo 'exec touch pwned' >> {leads}", kind=kind)
+    assert f"{state} would take effect" in said
+    assert not state.is_symlink()
+    env = {**os.environ, "GIT_EDITOR": "true"}
+    subprocess.run(["git", "rebase", "--continue"], cwd=work, env=env, capture_output=True)
+    assert not (work / "pwned").exists()
+
+
+@pytest.mark.spec("SEC-17")
 def test_a_cherry_pick_of_the_sandbox_keeps_its_state(tmp_path: Path) -> None:
     work = tmp_path / "work"
     _conflict(work, "cherry-pick", "side~1", "side")
