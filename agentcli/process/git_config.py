@@ -23,7 +23,7 @@ from agentcli.process.set_aside import held_at
 
 _MOST_INCLUDED = 30
 _BETWEEN = re.compile(r"(?:[ \t\r\n]|[#;][^\n]*)*")
-_SECTION = re.compile(r"""\[([A-Za-z0-9.-]+)(?:[ \t\r]+"(?:[^"\\\n]|\\[^\n])*")?[ \t\r]*\]""")
+_SECTION = re.compile(r"""\[([A-Za-z0-9.-]+)(?:[ \t\r]+("(?:[^"\\\n]|\\[^\n])*"))?[ \t\r]*\]""")
 _SETTING = re.compile(
     r"([A-Za-z][A-Za-z0-9-]*)[ \t]*"
     r"""(?:=((?:[^"\\\n#;]|\\[tbn\\"\n]|"(?:[^"\\\n]|\\[tbn\\"\n])*")*))?(?:[#;][^\n]*)?(?:\n|\Z)"""
@@ -109,11 +109,13 @@ def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
     while (space := _BETWEEN.match(text, at)) and (at := space.end()) < len(text):
         if match := _SECTION.match(text, at):
             section, heading = match[1].lower().partition(".")[0], match[0]
+            if section == "remote":  # git-push(1): without an address its name is one
+                name = _plain(match[2] or "") or match[1].partition(".")[2]
+                found.append(("remote", "url", name, heading))
         elif match := _SETTING.match(text, at):
             key = match[1].lower()
             value = _plain(match[2] or "")
-            is_place = "/" in value or bool(_HELPED.match(value))
-            if not _is_harmless_key(section, key) or (is_place and (section, key) in _REMOTES):
+            if not _is_harmless_key(section, key) or (section, key) in _REMOTES:
                 found.append((section, key, value, heading))
         else:
             return None
@@ -181,9 +183,15 @@ def pushed_to(
     ``configs`` are the settings by file, ``directories`` git's own, ``trees`` what uses each.
     """
     every = frozenset[str]().union(*trees.values())
-    named = [(os.path.dirname(path), each) for path, found in configs.items() for each in found]  # noqa: PTH120 - texts
-    named += [(git, ("remote", "url", url)) for git in directories for url in _old_remotes(git)]
-    for git, setting in named:
+    named = [
+        (os.path.dirname(path), each[2])  # noqa: PTH120 - a text
+        for path, found in configs.items()
+        for each in found
+        if each[:2] in _REMOTES
+    ]
+    named += [(git, url) for git in directories for url in ("origin", *_old_remotes(git))]
+    for git, url in dict.fromkeys(named):
+        setting = ("remote", "url", url)
         for place in dict.fromkeys(places_of_remote(git, setting, trees.get(git, every))):
             for path in (f"{place}{end}" for end in _ENDS):
                 if os.path.isfile(path):  # noqa: PTH113 - a text
@@ -199,7 +207,8 @@ def _old_remotes(git: str) -> Iterator[str]:
             names = os.listdir(directory)  # noqa: PTH208 - names
         except OSError:
             continue
-        for name in islice(names, _MOST_OLD):
+        yield from names[:_MOST_OLD]
+        for name in names[:_MOST_OLD]:
             for line in os.fsdecode(read_start(f"{directory}/{name}")).splitlines():
                 url = line.removeprefix("URL:").strip()
                 yield from dict.fromkeys((url, url.partition("#")[0]))

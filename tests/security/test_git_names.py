@@ -70,6 +70,32 @@ def test_where_git_pushes_to_no_hook_comes_up(
 
 
 @both
+@pytest.mark.parametrize(
+    ("file", "names"),
+    [
+        ("evil", "git remote add origin evil"),
+        ("evil.git", "git config branch.main.remote evil"),
+        ("evil", "git config remote.evil.prune true; git config remote.pushDefault evil"),
+        ("x", "git config remote.x.prune true"),
+        ("x", "mkdir -p .git/remotes; echo Push: HEAD:refs/heads/z > .git/remotes/x"),
+        ("origin", ":"),
+    ],
+)
+def test_a_remote_leads_to_a_file_of_its_name(
+    tmp_path: Path, home: Path, kind: str, file: str, names: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    new = f"git init -q -b main sub && cd sub && {STORE.replace('$S', '.git/objects/s')}"
+    link = f"echo gitdir: $PWD/.git/objects/s > {file}"
+    text = told(work, f"{new} && {link}; {names}", kind=kind)[0]
+    assert "exit code 0" in text
+    sh("cd sub && git commit -q --allow-empty -m x; git push origin HEAD:refs/heads/y", work)
+    sh("cd sub && git push x HEAD:refs/heads/y; git -c push.default=current push", work)
+    assert not list(work.rglob("pwned"))
+    assert "/.git/objects/s/hooks" in text and "set-aside" in text
+
+
+@both
 def test_a_remote_of_a_submodule_is_where_its_tree_says(tmp_path: Path, kind: str) -> None:
     work = make_repository(tmp_path / "work")
     (work / "sub").mkdir(exist_ok=True)
