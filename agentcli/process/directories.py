@@ -277,6 +277,12 @@ def lies_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
+def link_or(path: str) -> str:
+    """``path``, or the directory that it lies in if that is a link: edits elsewhere change it."""
+    parent = os.path.dirname(path)  # noqa: PTH120 - a text
+    return parent if os.path.islink(parent) else path  # noqa: PTH114 - a text
+
+
 def is_in_package(path: str, roots: Iterable[str]) -> bool:
     """Whether it is part of others' packages in one of ``roots``."""
     below = (path[len(root) :].split("/") for root in roots if lies_below(path, root))

@@ -34,6 +34,7 @@ from agentcli.process.directories import (
     identity_of,
     is_in_package,
     lies_below,
+    link_or,
     listing_of,
     parents_of,
     ways_to,
@@ -405,16 +406,16 @@ class TreeWatch:
                 continue
             found.git_directories[git] = identity_of(git)
             self._add_file(f"{git}/config", Kind.CONFIG, found)
-            self._add_file(_link_or(f"{git}/info/attributes"), Kind.ATTRIBUTES, found)
+            self._add_file(link_or(f"{git}/info/attributes"), Kind.ATTRIBUTES, found)
             self._add_tree(f"{git}/{_HOOKS}", Kind.HOOK, found)
             for name in _OLD_REMOTES:
                 self._add_tree(f"{git}/{name}", Kind.REMOTE, found)
             # a linked working tree has submodules of its own
             for part in (Path(git), *directories_in(Path(git, "worktrees"), tell)):
                 self._add_file(f"{part}/config.worktree", Kind.CONFIG, found)
-                self._add_file(_link_or(f"{part}/{_REBASE}"), Kind.TODO, found)
+                self._add_file(link_or(f"{part}/{_REBASE}"), Kind.TODO, found)
                 for name in _MERGES:
-                    self._add_file(_link_or(f"{part}/{name}"), Kind.STRATEGY, found)
+                    self._add_file(link_or(f"{part}/{name}"), Kind.STRATEGY, found)
                 waiting += filter(self.is_inside, [self._common(str(part), found)])
                 modules = part / "modules"
                 waiting += map(
@@ -562,14 +563,14 @@ class TreeWatch:
             return True
         match now.kind:
             case Kind.CONFIG | Kind.TODO | Kind.STRATEGY | Kind.REMOTE:
-                return _is_read(now.content) and self._is_harmless(path, now, before)
+                return now.content.is_read and self._is_harmless(path, now, before)
             case Kind.LINK:
                 return is_file and target_of(path) in found.git_directories
             case Kind.COMMON:
                 git = os.path.dirname(path)  # noqa: PTH120 - a text
                 main, name = os.path.split(os.path.dirname(git))  # noqa: PTH120 - texts
-                leads = linked(git, now.content.data) if is_file else ""
-                return name == "worktrees" and leads == main
+                is_theirs = is_file and name == "worktrees"
+                return is_theirs and linked(git, now.content.data) == main
             case Kind.ATTRIBUTES:
                 return is_file and b"=" not in now.content.data
             case _:
@@ -677,20 +678,9 @@ class TreeWatch:
             restored = None if before is None or not before.content.is_whole else before.content
             if restored is None and item.kind is Kind.CONFIG:
                 restored = MINIMAL
-            if item.kind is Kind.TODO and _is_read(item.content):
+            if item.kind is Kind.TODO and item.content.is_read:
                 restored = replace(item.content, data=without_steps_that_run(item.content.data))
             yield target, restored
-
-
-def _is_read(content: Held) -> bool:
-    """Whether ``content`` is what git reads there: of a link it is where that leads."""
-    return stat.S_ISREG(content.type) and content.is_whole
-
-
-def _link_or(path: str) -> str:
-    """``path``, or the directory that it lies in if that is a link: edits elsewhere change it."""
-    parent = os.path.dirname(path)  # noqa: PTH120 - a text
-    return parent if os.path.islink(parent) else path  # noqa: PTH114 - a text
 
 
 def _configs(found: Survey) -> dict[str, tuple[tuple[str, str, str, str], ...]]:

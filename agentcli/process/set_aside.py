@@ -33,6 +33,11 @@ class Held:
     data: bytes
     is_whole: bool = True
 
+    @property
+    def is_read(self) -> bool:
+        """Whether ``data`` is what a program reads there: of a link it is where that leads."""
+        return stat.S_ISREG(self.type) and self.is_whole
+
 
 class Pinned:
     """What lies at a path: its inode is no other's as long as this lives.
