@@ -120,8 +120,7 @@ class LineCutter:
     """Cuts what comes into lines; see the module."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._begun = bytearray()  # one, since a sender may send byte by byte
         self._overlong: OverlongLine | None = None
 
     def feed(self, data: bytes) -> Iterator[bytes | OverlongLine]:
@@ -134,19 +133,18 @@ class LineCutter:
 
     def end(self) -> Iterator[bytes | OverlongLine]:
         """The line that was begun, if any."""
-        line: bytes | OverlongLine = self._overlong or b"".join(self._parts).strip()
-        self._parts, self._size, self._overlong = [], 0, None
+        line: bytes | OverlongLine = self._overlong or bytes(self._begun).strip()
+        self._begun, self._overlong = bytearray(), None
         if line:
             yield line
 
     def _add(self, piece: bytes) -> None:
-        if self._overlong is not None or not piece:
+        if self._overlong is not None:
             return
-        self._parts.append(piece)
-        self._size += len(piece)
-        if self._size > MAX_MESSAGE_BYTES:
-            head = b"".join(self._parts)[:_HEAD_BYTES]
-            self._parts, self._overlong = [], OverlongLine(head)
+        self._begun += piece
+        if len(self._begun) > MAX_MESSAGE_BYTES:
+            self._overlong = OverlongLine(bytes(self._begun[:_HEAD_BYTES]))
+            self._begun = bytearray()
 
 
 async def read_lines(

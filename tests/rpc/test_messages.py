@@ -65,6 +65,19 @@ def test_a_line_of_100_mb_costs_no_memory_and_the_next_one_is_read() -> None:
     assert found[1:] == [b'{"id":8}']
 
 
+def test_a_line_in_tiny_pieces_takes_the_room_of_its_text() -> None:
+    cutter, piece = LineCutter(), bytearray(b"xy")
+    tracemalloc.start()
+    try:
+        for _ in range(500_000):
+            assert not list(cutter.feed(bytes(piece)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3_000_000
+    assert [len(line) for line in cutter.feed(b"\n") if isinstance(line, bytes)] == [1_000_000]
+
+
 DEEP: list[Callable[[], bytes]] = [
     lambda: b"[" * 100_000 + b"]" * 100_000,
     lambda: b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1),
