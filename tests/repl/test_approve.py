@@ -39,8 +39,14 @@ def test_the_tail_of_a_long_command_is_not_hidden() -> None:
 
 @pytest.mark.spec("SEC-6", "UI-7")
 def test_the_command_is_shown_even_when_the_preview_leaves_it_out() -> None:
-    text = shown("in /work", "rm -rf \u202e~ \U0001bca0\U00013430\ufff0 a\ufe0f \u2764\ufe0f")
-    assert "rm -rf <U+202E>~ <U+1BCA0><U+13430><U+FFF0> a<U+FE0F> \u2764\ufe0f" in text
+    text = shown(
+        "in /work",
+        "rm -rf \u202e~ \U0001bca0\U00013430\ufff0\U0001d159\U00016fe4 a\ufe0f \u2764\ufe0f",
+    )
+    assert (
+        "rm -rf <U+202E>~ <U+1BCA0><U+13430><U+FFF0><U+1D159><U+16FE4> a<U+FE0F> \u2764\ufe0f"
+        in text
+    )
     assert "in /work" in text
 
 
