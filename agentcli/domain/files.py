@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -245,3 +246,35 @@ def _pass(name: str, directory: int) -> int:
         if stat.S_ISLNK(lstat_at(name, directory).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
         raise
+
+
+# --- whose files --------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def homes_of_users(home: str) -> tuple[str, ...]:
+    """The home directories whose secrets and start-up files are known by name.
+
+    ``home``, ``$HOME`` which may be set to any place, the account's own, and for root those below
+    ``/home`` that are so by the account that they belong to.
+    """
+    named = [home, *_of_account(os.getuid())]
+    for place in _below("/home") if not os.getuid() else ():
+        with suppress(OSError):
+            named += {place} & {*_of_account(os.stat(place).st_uid)}  # noqa: PTH116 - a text
+    return tuple(dict.fromkeys(named))
+
+
+def _below(directory: str) -> Sequence[str]:
+    with suppress(OSError), os.scandir(directory) as entries:
+        return [entry.path for entry in entries if entry.is_dir()]
+    return ()
+
+
+@lru_cache
+def _of_account(uid: int) -> tuple[str, ...]:
+    import pwd
+
+    with suppress(KeyError):
+        return (pwd.getpwuid(uid).pw_dir,)
+    return ()

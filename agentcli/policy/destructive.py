@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from itertools import product
 from pathlib import Path
 
+from agentcli.domain.files import homes_of_users
 from agentcli.domain.sandbox import plain_name
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
@@ -233,7 +234,7 @@ class _Search:
             return next(filter(None, map(self._named, both)), None)
         names = [*(root / ".git" for root in self.roots), *_with_parents(self.roots)]
         if not self.contained:
-            names += _with_parents((_home(),))
+            names += _with_parents(_homes())
         pattern = without_sets(str(lexical))
         hit = next((name for name in names if fnmatch.fnmatchcase(str(name), pattern)), None)
         return str(hit) if hit is not None else None
@@ -248,10 +249,10 @@ class _Search:
             return f"{path} with the workspace in it"
         if self.contained:
             return None
-        home = _home()
-        if home.is_relative_to(path):
-            is_home = path == home
-            return "your home directory" if is_home else f"{path} with your home directory in it"
+        for home in _homes():
+            if home.is_relative_to(path):
+                what = f"the home directory {home}"
+                return what if path == home else f"{path} with {what} in it"
         return f"the system's {path}" if path.parent == Path("/") else None
 
     def written(
@@ -279,13 +280,15 @@ class _Search:
         """Whether the sandbox keeps them as they are: others obey them, or it is out of reach."""
         if not self.contained or not (name.startswith(("/", "~")) or self.starts.is_sure):
             return False
-        home, own = _home(), self.own_directories
-        reached = [root for root in self.roots if not home.is_relative_to(root)]
+        homes, own = _homes(), self.own_directories
+        holding = [root for root in self.roots if any(each.is_relative_to(root) for each in homes)]
+        reached = [root for root in self.roots if root not in holding]
 
         def is_kept(path: Path) -> bool:
             real = real_path(path)
             if not any(real.is_relative_to(root) for root in reached):
-                return real.is_relative_to(home) or not real.is_relative_to(_PRIVATE)
+                is_homes = any(real.is_relative_to(home) for home in homes)
+                return is_homes or not real.is_relative_to(_PRIVATE)
             obeyed = protected_place((path,), own, contained=True, obeyed=True)
             return bool(obeyed or self.run_by_others(path))
 
@@ -307,8 +310,9 @@ class _Search:
             yield path
 
 
-def _home() -> Path:
-    return real_path(Path(os.path.expanduser("~")))  # noqa: PTH111 - pathlib's raises without a home
+def _homes() -> tuple[Path, ...]:
+    home = os.path.expanduser("~")  # noqa: PTH111 - pathlib's raises without a home
+    return tuple(real_path(Path(each)) for each in homes_of_users(home))
 
 
 def _with_parents(paths: Sequence[Path]) -> list[Path]:

@@ -21,6 +21,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from types import MappingProxyType
 
+from agentcli.domain.files import homes_of_users
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.sandbox import HOME_SECRETS, has_obeyed, plain_name
 from agentcli.domain.tools import Workspace, real_path
@@ -187,8 +188,9 @@ def _is_secret_of_home(names: tuple[str, ...]) -> bool:
     """Whether it is what no command in the sandbox sees of the home directory, or of our own."""
     configuration = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     ours = os.environ.get("AGENTCLI_HOME") or f"{configuration}/agentcli"
-    for directory, secret in (("~", _OF_HOME), (ours, _OF_OURS)):
-        for place in _names_of(os.path.expanduser(directory)):  # noqa: PTH111 - never raises
+    homes, own = homes_of_users(os.path.expanduser("~")), os.path.expanduser(ours)  # noqa: PTH111 - never raises
+    for places, secret in ((homes, _OF_HOME), ((own,), _OF_OURS)):
+        for place in _names_of(places):
             below = names[len(place) :]
             if names[: len(place)] == place and any(below[:n] in secret for n in (1, 2, 3, 4)):
                 return True
@@ -196,9 +198,9 @@ def _is_secret_of_home(names: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _names_of(home: str) -> frozenset[tuple[str, ...]]:
-    place = Path(os.path.abspath(home))  # noqa: PTH100 - no link is followed
-    return frozenset({_names(place), _names(real_path(place))})
+def _names_of(directories: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    places = [Path(os.path.abspath(each)) for each in directories]  # noqa: PTH100 - no link is followed
+    return frozenset(map(_names, (*places, *map(real_path, places))))
 
 
 def _is_credential(names: Sequence[str]) -> bool:

@@ -14,12 +14,11 @@ import functools
 import glob
 import itertools
 import os
-import pwd
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from agentcli.domain.files import read_start, real_text
+from agentcli.domain.files import homes_of_users, read_start, real_text
 from agentcli.domain.patterns import LazyPattern
 
 _TOOLCHAINS = (
@@ -153,29 +152,19 @@ def homes(home: Path, writable: Iterable[Path]) -> tuple[Path, ...]:
     One that commands work in as a whole is none: there secrets are hidden by name. Neither is one
     that is, or holds, what the system itself is made of.
     """
-    named = [str(home), *_of_account(os.getuid())]
+    named = [*homes_of_users(str(home))]
     if not os.getuid():
-        named += _of_others()
+        with contextlib.suppress(OSError), os.scandir("/home") as entries:
+            named += [entry.path for entry in entries]
     return outermost(map(Path, _shut(named, writable)))
 
 
 def of_users(home: Path) -> tuple[Path, ...]:
     """The home directories whose secrets and start-up files are known by name, real paths.
 
-    Worked in or not: ``$HOME``, which may be set to any place, the account's own, and for root
-    those below ``/home`` that are so by the account that they belong to.
+    Worked in or not.
     """
-    named = [str(home), *_of_account(os.getuid())]
-    for place in _of_others() if not os.getuid() else ():
-        with contextlib.suppress(OSError):
-            named += {place} & {*_of_account(os.stat(place).st_uid)}  # noqa: PTH116 - a text
-    return tuple(map(Path, dict.fromkeys(map(os.path.realpath, named))))
-
-
-def _of_others() -> list[str]:
-    with contextlib.suppress(OSError), os.scandir("/home") as entries:
-        return [entry.path for entry in entries if entry.is_dir()]
-    return []
+    return tuple(map(Path, dict.fromkeys(map(os.path.realpath, homes_of_users(str(home))))))
 
 
 def elsewhere(writable: Iterable[Path]) -> tuple[Path, ...]:
@@ -205,13 +194,6 @@ def outermost(places: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(
         place for place in found if not is_below(place, (each for each in found if each != place))
     )
-
-
-@functools.cache
-def _of_account(uid: int) -> tuple[str, ...]:
-    with contextlib.suppress(KeyError):
-        return (pwd.getpwuid(uid).pw_dir,)
-    return ()
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentcli.domain import files
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import GrantOffer
 from agentcli.domain.ports import PermissionMode as Mode
@@ -134,6 +135,27 @@ PROTECTED = [
     ".claude.json", ".codex/auth.json",
     "src/../.git/config", "alias/config", "mine/settings.toml", ".git", ".git-credentials",
 ]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-3", "SEC-14")
+def test_the_accounts_own_home_is_a_home_directory_wherever_home_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = tmp_path / "account"
+    (account / ".kaggle").mkdir(parents=True)
+    (account / ".kaggle/kaggle.json").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(files, "_of_account", lambda _: (str(account),))
+    at_home, elsewhere = Workspace(account, account), Workspace(tmp_path / "a", tmp_path / "a")
+    for call in (
+        read(at_home, ".kaggle/kaggle.json"),
+        read(at_home, ".bash_history"),
+        command(at_home, "cat .kaggle/kaggle.json"),
+    ):
+        assert "holds credentials" in judged(call, Policy()).reason
+    for text in (f"rm -rf {account}", f"rm -rf {account}/*"):
+        decision = judged(command(elsewhere, text), Policy(Mode.YOLO))
+        assert decision.answer is ASK and str(account) in decision.reason
 
 
 @pytest.mark.spec("SEC-3")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.domain import files
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.sandbox import Access, Confined, SandboxKind
 from agentcli.domain.tools import OutputKind, Workspace
-from agentcli.process import sandbox_home
 from agentcli.process.run import end_processes
 from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
 from agentcli.process.sandbox_places import OwnPlaces
@@ -183,7 +183,7 @@ def test_the_accounts_own_home_is_a_home_directory_wherever_home_leads(
     (account / ".ssh").mkdir(parents=True)
     (account / ".ssh" / "id_rsa").write_text(CANARY)
     (account / ".bashrc").write_text("# mine\n")
-    monkeypatch.setattr(sandbox_home, "_of_account", lambda _: (str(account),))
+    monkeypatch.setattr(files, "_of_account", lambda _: (str(account),))
     assert "home directory" in look_for_sandbox(account, "landlock").problem
     reads = "import os; print(open(os.path.join('.ssh', 'id_' + 'rsa')).read())"
     texts = told(
