@@ -73,6 +73,10 @@ _MANAGERS = (
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|env)\Z")
 # git-merge(1): "merge strategies"; of another name git runs a program
 _STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
+_APPLIES = re.compile(
+    rb"(?:\s*'(?:-[Cp]\d+|--(?:whitespace|directory|exclude|include)=[^']*"
+    rb"|--(?:reject|ignore-space-change|ignore-whitespace))')*\s*"
+)
 # githooks(5), and what git copies besides; where such a directory is the workspace
 AT_TOP = (
     "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit",
@@ -449,8 +453,11 @@ def without_steps_that_run(todo: bytes) -> bytes:
 def merges_by_itself(path: str, state: bytes) -> bool:
     """Whether git merges with a strategy of its own where ``path`` of its directory says how.
 
-    That is the name of one alone, or (``opts``) configuration with ``options.strategy``.
+    That is the name of one alone, or (``opts``) configuration with ``options.strategy``. Patches
+    (``apply-opt``) are applied with options of "git am", none of which names a file to write.
     """
+    if path.endswith("/apply-opt"):
+        return bool(_APPLIES.fullmatch(state))
     if not path.endswith("/opts"):
         return state.rstrip().decode("utf-8", "replace") in _STRATEGIES
     settings = programs_of(state)

@@ -87,7 +87,7 @@ _HOOKS = "hooks"
 # what "git rebase --continue" goes on with; git-rebase(1): "exec"
 _REBASE = "rebase-merge/git-rebase-todo"
 # how that merges, and "git cherry-pick --continue" and "git revert --continue" do
-_MERGES = ("rebase-merge/strategy", "sequencer/opts")
+_MERGES = ("rebase-merge/strategy", "sequencer/opts", "rebase-apply/apply-opt")
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 

@@ -90,6 +90,19 @@ def test_a_link_in_the_place_of_what_goes_on_is_set_aside(
 
 
 @pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_patches_that_are_applied_write_no_file_that_a_command_has_named(
+    tmp_path: Path, kind: str
+) -> None:
+    work, file = tmp_path / "work", tmp_path / "written"
+    _conflict(work, "rebase", "--apply", "main", "side")
+    options = f"printf %s \" '--build-fake-ancestor={file}'\" > .git/rebase-apply/apply-opt"
+    told(work, f"echo solved > a.txt; git add a.txt; {options}", kind=kind)
+    subprocess.run(["git", "rebase", "--continue"], cwd=work, capture_output=True)
+    assert not file.exists()
+
+
+@pytest.mark.spec("SEC-17")
 def test_a_cherry_pick_of_the_sandbox_keeps_its_state(tmp_path: Path) -> None:
     work = tmp_path / "work"
     _conflict(work, "cherry-pick", "side~1", "side")
