@@ -80,7 +80,10 @@ _PAIRS = frozenset(
         ("etc", "environment"), ("etc", "zsh"), (".jj", "repo"),
     }
 )  # fmt: skip
-_OF_HOME = frozenset(tuple(name.casefold().split("/")) for name in HOME_SECRETS)
+_OF_HOME = frozenset(
+    tuple(name.casefold().split("/"))
+    for name in (*HOME_SECRETS, ".config/agentcli/config.toml")  # a relative XDG path is ignored
+)
 # MCP servers in our settings may have keys
 _OF_OURS = frozenset(
     {("config.toml",), *((name,) for place, name in _SECRET_PAIRS if place == "agentcli")}

@@ -272,3 +272,6 @@ def test_our_own_keys_are_read_by_asking_alone_wherever_our_directory_lies(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     assert credential_place((tmp_path / "settings/agentcli/config.toml",))
     assert not credential_place((tmp_path / "agentcli/config.toml",))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", "settings")
+    assert credential_place((tmp_path / ".config/agentcli/config.toml",))
