@@ -472,9 +472,10 @@ class Session:
 
     def go_on_as(self, before: Session) -> None:
         """Take over what the user has chosen since ``before`` was opened."""
-        self.set_mode(before.mode)
         self.set_effort(before.effort)
-        self.policy.granted[:] = before.policy.granted
+        self.policy.go_on_as(before.policy)
+        if self.sandbox is not None and before.sandbox is not None:
+            self.sandbox.go_on_as(before.sandbox)
 
     # --- back in time ----------------------------------------------------------------------
 

@@ -165,8 +165,15 @@ class Sandbox(Protocol):
         With ``written`` these files alone: the ``FileLedger``'s word of each, or empty.
         """
 
+    @property
+    def switched(self) -> bool | None:
+        """What the user has chosen since it began; ``None``: nothing, the settings hold."""
+
     def switch(self, *, on: bool) -> None:
         """Use it or do not, from the next command on."""
+
+    def go_on_as(self, before: Sandbox) -> None:
+        """Be switched as ``before`` is."""
 
     async def aclose(self) -> None:
         """Remove the session's private temporary directory. May be called again."""

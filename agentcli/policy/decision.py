@@ -113,7 +113,8 @@ class Policy:
     ``run_by_others`` says how git or a shell would run or obey a file when the user calls it;
     empty: neither would (SEC-17); ``look_around``, which may take a second, before a judgement has
     it answer at once. ``auto_offered``: mode ``auto`` has been offered in an approval;
-    ``auto_told``: that nothing contains commands has been said.
+    ``auto_told``: that nothing contains commands has been said; ``removed`` are the texts of rules
+    that the user has removed since it began.
     """
 
     mode: PermissionMode = PermissionMode.DEFAULT
@@ -133,6 +134,7 @@ class Policy:
     look_around: Callable[[], None] | None = None
     auto_offered: bool = False
     auto_told: bool = False
+    removed: list[str] = field(default_factory=list)
 
     @property
     def allowing(self) -> tuple[Rule, ...]:
@@ -167,7 +169,9 @@ class Policy:
     def add_rules(self, kind: str, texts: Sequence[str], source: str = "") -> None:
         """More rules of ``kind`` ("allow", "deny" or "ask"); raises ``UsageError``."""
         for text in texts:
-            setattr(self, kind, (*getattr(self, kind), parse_rule(text, source)))
+            rule = parse_rule(text, source)
+            setattr(self, kind, (*getattr(self, kind), rule))
+            self.removed[:] = [each for each in self.removed if each != str(rule)]
 
     def remove_rule(self, text: str) -> bool:
         """Forget every rule that reads ``text``; false when there was none."""
@@ -175,7 +179,16 @@ class Policy:
         for kind in ("allow", "deny", "ask"):
             setattr(self, kind, tuple(rule for rule in getattr(self, kind) if str(rule) != text))
         self.granted[:] = [rule for rule in self.granted if str(rule) != text]
-        return any(str(rule) == text for rule in known)
+        is_known = any(str(rule) == text for rule in known)
+        self.removed += [text] if is_known else []
+        return is_known
+
+    def go_on_as(self, before: Policy) -> None:
+        """Take over what the user has chosen since ``before`` began."""
+        self.mode = before.mode
+        for text in before.removed:
+            self.remove_rule(text)
+        self.granted[:] = before.granted
 
 
 @frozen

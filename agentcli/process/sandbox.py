@@ -92,6 +92,7 @@ class SessionSandbox:
         self._lock = asyncio.Lock()
         self._state = SandboxState(SandboxKind.OFF, wanted, network=network, known=wanted == "off")
         self._paused = False
+        self.switched: bool | None = None
         self._leader: object = None
         self._is_closed = False
         self._notice_given = False
@@ -123,7 +124,7 @@ class SessionSandbox:
 
     def switch(self, *, on: bool) -> None:
         """Use it or do not, from the next command on; on when it was never wanted: look for it."""
-        self._paused = not on
+        self.switched, self._paused = on, not on
         if on and self._wanted == "off":
             self._wanted = "auto"
             self._state = replace(self._state, wanted="auto", known=False)
@@ -131,11 +132,16 @@ class SessionSandbox:
             if each._leader is self:  # noqa: SLF001 - of its own kind
                 each.switch(on=on)
 
+    def go_on_as(self, before: Sandbox) -> None:
+        """Be switched as ``before`` is."""
+        if before.switched is not None:
+            self.switch(on=before.switched)
+
     def follow(self, leader: Sandbox | None) -> None:
-        """Be switched off and on as ``leader`` is, of another tree of the same session."""
+        """Be switched as ``leader`` is and will be, which is of another tree of the session."""
         self._leader = leader
         if leader is not None:
-            self.switch(on=leader.state.wanted != SandboxKind.OFF)
+            self.go_on_as(leader)
 
     def take_notice(self) -> str:
         """What the user is told, once: why there is none, and what was set aside."""

@@ -146,6 +146,33 @@ def test_a_sub_agent_in_a_worktree_has_the_sandbox_that_the_user_has_switched(
     leave(terminal)
 
 
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-7")
+def test_what_the_user_has_chosen_in_the_session_holds_after_a_reload(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    needs("bwrap")
+    outside = work.parent / "outside"
+    reach_out = call("bash", {"command": f"touch {outside}"})
+    model_server.add(reach_out, "Inside.", call("bash", {"command": "mkdir made"}), "Over.")
+    terminal = chat("--sandbox", "off", "--allow-tool=bash(touch *)", "--allow-tool=bash(mkdir *)")
+    terminal.line("/sandbox on")
+    terminal.wait_for("/sandbox off|on")
+    terminal.line("/permissions remove bash(mkdir *)")
+    terminal.wait_for("for this session only")
+    terminal.line("/reload")
+    terminal.wait_for("Read again")
+    terminal.line("go")
+    terminal.wait_for("Inside.")
+    assert not outside.exists()
+    terminal.line("go on")
+    terminal.wait_for("Allow this?")
+    terminal.confirm("n")
+    terminal.wait_for("Over.")
+    assert not (work / "made").exists()
+    leave(terminal)
+
+
 @pytest.mark.spec("SEC-3", "SEC-4", "SEC-15")
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("second", ["./build.sh", "cd . && cat credentials"])
