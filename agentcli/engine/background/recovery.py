@@ -28,6 +28,7 @@ async def recover(runs: BackgroundRuns) -> tuple[str, ...]:
     for task in runs.tasks():
         if task.is_active:
             notices += await _end_survivor(runs, task)
+            notices += filter(None, [await runs.services.parts.begin_sandbox({task.tool})])
             notices.append(await _recover_one(runs, task))
     await _announce(runs)
     return tuple(notices)

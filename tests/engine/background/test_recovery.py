@@ -33,6 +33,7 @@ from agentcli.store.tasks import read_registry
 from tests.app.background import ended, in_session, options, settings_for
 from tests.support.model_server import ModelServer
 from tests.support.replies import say
+from tests.support.sandboxes import BOTH, needs
 
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}}
 
@@ -74,6 +75,7 @@ class Noting(Tool):
 OWN = (
     Noting("note"),
     Noting("change", Asks.EDIT),
+    Noting("send", Asks.ANYTHING),
     Noting("front", able=False),
 )
 
@@ -193,6 +195,23 @@ def test_a_rule_about_what_starts_runs_holds_for_what_is_started_again(tmp_path:
         _, (found,), _ = reopened(server, tmp_path, path, deny=("spawn_background",))
     assert (found.state, found.attempt) == (TaskState.INTERRUPTED, 1)
     assert "the rule spawn_background" in found.error_message
+
+
+@pytest.mark.spec("BG-7", "SEC-3")
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_a_named_sandbox_refuses_in_yolo_mode_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    needs(kind)
+    work = tmp_path / "work"
+    work.mkdir()
+    with ModelServer() as server:
+        path = crashed(server, work, [cut("send")])
+        held = replace(settings_for(server), sandbox=kind)
+        monkeypatch.setattr("tests.app.background.settings_for", lambda _: held)
+        _, (found,), _ = reopened(server, work, path)
+    assert (found.state, found.attempt) == (TaskState.INTERRUPTED, 1)
+    assert "what send does is not contained" in found.error_message
 
 
 @pytest.mark.spec("BG-7", "TOOL-5")
