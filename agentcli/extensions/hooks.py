@@ -495,7 +495,7 @@ class SessionHooks:
         has_failed = event is HookEvent.POST_TOOL_USE and response and response["is_error"]
         theirs = [] if has_failed else [hook for hook in hooks if hook.is_claude]
         is_patch = call.name == "apply_patch"
-        for known in as_claude(call, self._facts.cwd) if theirs else ():
+        for known in as_claude(call, cwd) if theirs else ():
             wanted = [
                 hook
                 for hook in theirs
@@ -521,7 +521,7 @@ class SessionHooks:
             return SILENT
         facts, about = self._facts, fields.get("tool_input", {})
         asked = (hooks, event, about, facts.are_steady)
-        hooks, moved = await asyncio.to_thread(inside_with_files, *asked)
+        hooks, moved = await asyncio.to_thread(inside_with_files, *asked, fields.get("cwd", ""))
         facts_and_fields = {
             "session_id": facts.session_id,
             "run_id": self._identity.run_id,

@@ -128,6 +128,34 @@ def test_what_others_run_is_protected_in_its_worktree_as_in_the_directory_of_the
     assert "common.sh (run by .envrc) is protected" in denied["reason"]
 
 
+ALLOWS_ONE_FILE = """import json, sys
+told = json.load(sys.stdin)
+name = told["tool_input"].get("file_path", "")
+print(told["hook_event_name"], name, file=open({log!r}, "a"))
+if name == {allowed!r}:
+    said = {{"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
+    print(json.dumps({{"hookSpecificOutput": said}}))
+"""
+
+
+@pytest.mark.spec("SEC-3", "EXT-9")
+def test_hooks_are_told_of_the_file_in_its_worktree(root: Path, home: Path) -> None:
+    log = home / "log"
+    text = ALLOWS_ONE_FILE.format(log=str(log), allowed=str(root / "a.txt"))
+    write(home, "hook.py", text)
+    hooks = [{"hooks": [{"type": "command", "command": f"python3 {home}/hook.py"}]}]
+    settings = {"hooks": {"PreToolUse": hooks, "PostToolUse": hooks}}
+    write(home, ".claude/settings.json", json.dumps(settings))
+    edit = call("write_file", {"path": "a.txt", "content": "x\n"})
+    script = [Reply(blocks=(task("go!", agent="writer"),)), call("read_file", {"path": "a.txt"})]
+    with ModelServer([*script, edit, "did", "thanks"]) as server:
+        done = run_agent("run", "go", "-o", "json", env=agent_env(server), cwd=root)
+    assert [each["tool_name"] for each in done.result["permission_denials"]] == ["write_file"]
+    told = [line.split(" ", 1) for line in log.read_text().splitlines() if "a.txt" in line]
+    assert [event for event, _ in told] == ["PreToolUse", "PostToolUse", "PreToolUse"]
+    assert all("/worktrees/" in name for _, name in told)
+
+
 @pytest.mark.spec("EXT-3")
 def test_where_there_is_no_repository_it_works_beside_the_others(
     root: Path, tmp_path: Path

@@ -167,14 +167,16 @@ def inside_with_files(
     event: HookEvent,
     about: Mapping[str, Any],
     are_steady: Callable[[Iterable[str]], bool],
+    cwd: str = "",
 ) -> tuple[Sequence[HookConfig], str]:
-    """``hooks`` as they run on a call ``about`` a file that has run, and why not outside.
+    """``hooks`` as they run on a call ``about`` a file in ``cwd`` that has run; why not outside.
 
     Where something in the sandbox may write, or has, the name may lead elsewhere by the time that
     they open it (SEC-5). Those before a call run where they can: their refusal counts.
     """
     names = [about[key] for key in PATHS if isinstance(about.get(key), str)]
     names += _IN_PATCH.findall(str(about.get("patch", "")))
+    names = [f"{cwd}/{name}" if cwd and name[:1] != "/" else name for name in names]
     is_about_files = event in _AFTER_TOOL and not {*PATHS, "patch"}.isdisjoint(about)
     if not is_about_files or all(hook.contained for hook in hooks) or are_steady(names):
         return hooks, ""
