@@ -7,7 +7,8 @@ begins with a slash, such as a path, is no command.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -93,8 +94,11 @@ class Chat(Protocol):
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
 
-    async def send(self, prompt: Prompt) -> None:
-        """Say ``prompt`` to the agent, after what waits: a turn."""
+    async def send(self, making: AbstractAsyncContextManager[Prompt | None]) -> None:
+        """Say the prompt that ``making`` gives, if any, which lasts for its turn alone.
+
+        What waits has turns of its own before and after it.
+        """
 
     async def say(self, text: str) -> None:
         """Say ``text`` to the agent: a turn, or what waits for the next one.
@@ -149,12 +153,17 @@ def custom_command(custom: CustomCommand) -> SlashCommand:
 
     async def run(chat: Chat, arguments: str) -> None:
         session, cwd = chat.session, chat.user.cwd
-        async with in_force(session, custom, arguments):
-            message = await chat.work(
-                lambda token: message_of(session, cwd, custom, arguments, token), f"/{custom.name}"
-            )
-            if message is not None:
-                await chat.send(Prompt(message))
+
+        @asynccontextmanager
+        async def called() -> AsyncIterator[Prompt | None]:
+            async with in_force(session, custom, arguments):
+                message = await chat.work(
+                    lambda token: message_of(session, cwd, custom, arguments, token),
+                    f"/{custom.name}",
+                )
+                yield None if message is None else Prompt(message)
+
+        await chat.send(called())
 
     short = fit(clean_line(custom.description), MAX_HELP)
     kind = "skill" if custom.is_skill else "yours"

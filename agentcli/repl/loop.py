@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -143,12 +143,15 @@ class _Chat:
             self._view.show_error(error.message, error.advice)
             self.input.give_back(text)
 
-    async def send(self, prompt: Prompt) -> None:
-        """Run a turn with ``prompt``, after what waits."""
+    async def send(self, making: AbstractAsyncContextManager[Prompt | None]) -> None:
+        """Run a turn with the prompt that ``making`` gives, after what waits; see ``Chat``."""
         while self.session.queued():
             await self._turn(self.session.run_queued)
-        self._view.echo(prompt.message.text, shown=False)
-        summary = await self._turn(lambda: self.session.run(prompt))
+        async with making as prompt:
+            if prompt is None:
+                return
+            self._view.echo(prompt.message.text, shown=False)
+            summary = await self._turn(lambda: self.session.run(prompt))
         while summary and summary.outcome in _COMPLETE and self.session.queued():
             summary = await self._turn(self.session.run_queued)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.chat import IDLE, Chat, leave
+from tests.extensions.places import write
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import call, say
 from tests.support.wire_facts import facts_of
@@ -66,6 +67,31 @@ def test_what_waits_survives_a_cancel_and_goes_first(model_server: ModelServer, 
     terminal.wait_for(IDLE)
     prompts = "\n".join(facts_of(model_server.requests[1]).prompts).split("\n")
     assert prompts == ["first", "second", "third"]
+    leave(terminal)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "EXT-3", "UI-3")
+def test_what_a_command_permits_is_not_for_what_waited_before_it(
+    model_server: ModelServer, chat: Chat, work: Path, home: Path
+) -> None:
+    head = "---\nallowed-tools: bash(mkdir *)\n---\n"
+    write(home, ".agents/commands/deploy.md", f"{head}Deploy it.\n")
+    make = [call("bash", {"command": f"mkdir {name}"}) for name in ("waited", "called")]
+    model_server.add(say("Half", piece=20, stall_at="text"), make[0], "No.", make[1], "Deployed.")
+    terminal = chat()
+    terminal.line("first")
+    terminal.wait_for("Half")
+    terminal.line("second")
+    terminal.wait_for("└ second")
+    terminal.key("ctrl-c")
+    terminal.wait_for("sent with the next Enter")
+    terminal.wait_for(IDLE)
+    terminal.line("/deploy")
+    terminal.wait_for("Allow this?")
+    terminal.confirm("n")
+    terminal.wait_for("Deployed.")
+    assert (work / "called").exists() and not (work / "waited").exists()
     leave(terminal)
 
 

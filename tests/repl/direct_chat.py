@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,10 @@ class DirectChat:
     def commands(self) -> Sequence[SlashCommand]:
         return registry.all_commands()
 
-    async def send(self, prompt: Prompt) -> None:
-        await self.session.run(prompt)
+    async def send(self, making: AbstractAsyncContextManager[Prompt | None]) -> None:
+        async with making as prompt:
+            if prompt is not None:
+                await self.session.run(prompt)
 
     async def say(self, text: str) -> None:
         await self.session.run(Prompt(user_text(text)))

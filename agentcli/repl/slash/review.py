@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from functools import partial
 
 from agentcli.app.files.changes import find_changes
@@ -33,7 +34,8 @@ async def _run(chat: Chat, arguments: str) -> None:
     if left_out:
         notes = (*notes, f"{len(left_out)} files do not fit in: agent review looks at all")
     chat.show([f"note: {clean_line(note)}" for note in notes])
-    await chat.send(Prompt(UserMessage((TextPart(_PROMPT + part.text),))))
+    prompt = Prompt(UserMessage((TextPart(_PROMPT + part.text),)))
+    await chat.send(nullcontext(prompt))
 
 
 COMMAND = SlashCommand("review", "say what is wrong with what has changed", _run, "[BRANCH]")
