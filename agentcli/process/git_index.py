@@ -1,18 +1,29 @@
-"""What git's index says is tracked (SEC-3).
+"""What git's index says is tracked (SEC-3), and where git would write it (SEC-17).
 
-Law: it is read as git reads it (gitformat-index(5)), or not at all; ``git`` is not run.
+Law: it is read as git reads it (gitformat-index(5)), by git itself where a doubt would do harm, or
+not at all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import stat
 import struct
-from collections.abc import Collection
+import subprocess
+import threading
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from agentcli.domain.files import small_file
+from agentcli.process.environment import find_program
 
 _MOST_BYTES = 16 * 1024 * 1024
+_MOST_NAMED_BYTES = 64 * 1024 * 1024
+_LIMIT_S = 4.0
+# what no name in a working tree has: "git restore" checks none of them, as "git add" does
+_ELSEWHERE = re.compile(rb"(?i)(?:\A|[\0/])(?:(?:\.\.?|\.git[. ]*)[\0/]|/)")
 _HEADER = struct.Struct(">4sII")
 _ENTRY = struct.Struct(">24xI32xH")  # of it the mode and the flags
 _EXTENSION = struct.Struct(">4sI")
@@ -68,3 +79,47 @@ def _tracked_in(index: bytes, names: Collection[bytes]) -> frozenset[bytes]:
             return frozenset()
         at += _EXTENSION.size + size
     return frozenset(found) if at == len(index) - _DIGEST else frozenset()
+
+
+def indexes_in(git: str) -> list[str]:
+    """Git's index in the git directory, and what that is split into."""
+    try:
+        names = os.listdir(git)  # noqa: PTH208 - names
+    except OSError:
+        return []
+    return [f"{git}/{name}" for name in names if name == "index" or name[:12] == "sharedindex."]
+
+
+def writes_elsewhere(git: str, outside: Sequence[str]) -> bool:
+    """Whether "git restore" would write out of the working tree, or what git runs; or a doubt.
+
+    ``git`` is the git directory; no program is taken from ``outside``.
+    """
+    program = find_program("git", map(Path, outside))
+    if program is None:
+        return False
+    env = {"GIT_DIR": git, "GIT_WORK_TREE": "/", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "PATH": os.defpath}
+    env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+    settings = ("-c", "core.fsmonitor=false", "-c", "core.bare=false")
+    names, is_read = b"", False
+    with (
+        contextlib.suppress(OSError),
+        subprocess.Popen(  # noqa: S603 - found outside of the workspace
+            (program, *settings, "ls-files", "-z", "--cached"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            cwd="/",
+        ) as process,
+    ):
+        stop = threading.Timer(_LIMIT_S, process.kill)
+        stop.start()
+        try:
+            names = process.stdout.read(_MOST_NAMED_BYTES + 1) if process.stdout else b""
+            is_read = len(names) <= _MOST_NAMED_BYTES and not process.wait()
+        finally:
+            process.kill()
+            stop.cancel()
+    return not is_read or bool(_ELSEWHERE.search(names))

@@ -19,7 +19,6 @@ import stat
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from itertools import islice
 from pathlib import Path
 
@@ -61,11 +60,13 @@ from agentcli.process.git_config import (
     trees_of,
     without_steps_that_run,
 )
+from agentcli.process.git_index import indexes_in, writes_elsewhere
 from agentcli.process.set_aside import (
     MINIMAL,
     SET_ASIDE,
     SUFFIX,
     Held,
+    Kind,
     Pinned,
     held_at,
     put_back,
@@ -90,22 +91,6 @@ _REBASE = "rebase-merge/git-rebase-todo"
 _MERGES = ("rebase-merge/strategy", "sequencer/opts", "rebase-apply/apply-opt")
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
-
-
-class Kind(Enum):
-    """Why a file counts."""
-
-    CONFIG = "git configuration"
-    HOOK = "a hook"
-    LINK = "a link to a repository"
-    COMMON = "a link to a repository's common directory"
-    ATTRIBUTES = "git attributes"
-    SCRIPT = "run by other programs"
-    NAMED = "run by what was there before it"
-    TODO = "the steps of a rebase"
-    STRATEGY = "how commits are merged"
-    REMOTE = "the address of a remote"
-    SHUT = "a directory that cannot be looked into"
 
 
 _SCRIPTS = frozenset({Kind.SCRIPT, Kind.NAMED})
@@ -416,6 +401,9 @@ class TreeWatch:
                 self._add_file(link_or(f"{part}/{_REBASE}"), Kind.TODO, found)
                 for name in _MERGES:
                     self._add_file(link_or(f"{part}/{name}"), Kind.STRATEGY, found)
+                for index in indexes_in(str(part)):
+                    content = held_at(index, whole=False)  # nothing that is put back
+                    found.items |= {index: _Watched(Kind.INDEX, content, index)} if content else {}
                 waiting += filter(self.is_inside, [self._common(str(part), found)])
                 modules = part / "modules"
                 waiting += map(
@@ -571,8 +559,12 @@ class TreeWatch:
                 main, name = os.path.split(os.path.dirname(git))  # noqa: PTH120 - texts
                 is_theirs = is_file and name == "worktrees"
                 return is_theirs and linked(git, now.content.data) == main
-            case Kind.ATTRIBUTES:
-                return is_file and b"=" not in now.content.data
+            case Kind.INDEX | Kind.ATTRIBUTES:
+                return is_file and not (
+                    writes_elsewhere(os.path.dirname(path), self._roots)  # noqa: PTH120 - a text
+                    if now.kind is Kind.INDEX
+                    else b"=" in now.content.data
+                )
             case _:
                 is_new = now.kind is Kind.SCRIPT and before is None
                 came_along = is_new and self._came_with_a_repository(now.top)

@@ -13,6 +13,7 @@ import secrets
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -22,6 +23,23 @@ SUFFIX = ".set-aside"
 SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
 _MOST_NAME = 200  # bytes of a name that is kept when it is changed
 _MOST_BYTES = 256 * 1024  # of one file, to be put back
+
+
+class Kind(Enum):
+    """Why a file counts."""
+
+    CONFIG = "git configuration"
+    HOOK = "a hook"
+    LINK = "a link to a repository"
+    INDEX = "what git restores files from"
+    COMMON = "a link to a repository's common directory"
+    ATTRIBUTES = "git attributes"
+    SCRIPT = "run by other programs"
+    NAMED = "run by what was there before it"
+    TODO = "the steps of a rebase"
+    STRATEGY = "how commits are merged"
+    REMOTE = "the address of a remote"
+    SHUT = "a directory that cannot be looked into"
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,56 @@ def test_what_git_takes_for_no_git_directory_hides_no_submodule(
     assert not (work / "pwned").exists()
 
 
+# an entry more, as "git add" makes none; gitformat-index(5)
+ENTRY = """
+import hashlib, struct, subprocess, sys
+name, link = sys.argv[1].encode(), b""
+run = lambda *words: subprocess.run(words, check=True, capture_output=True).stdout
+if sys.argv[2:] == ["split"]:
+    run("git", "update-index", "--split-index")
+file = run("git", "rev-parse", "--shared-index-path").decode().strip() or ".git/index"
+blob = bytes.fromhex(run("git", "hash-object", "-w", "hook").decode())
+data = open(file, "rb").read()
+entry = struct.pack(">10I", *[0] * 6, 0o100755, *[0] * 3) + blob + struct.pack(">H", len(name)) + name
+entry += b"\\0" * (8 - len(entry) % 8)
+count, = struct.unpack_from(">I", data, 8)
+data = b"DIRC" + struct.pack(">2I", 2, count + 1) + entry + data[12:-20]
+open(file, "wb").write(data + hashlib.sha1(data).digest())
+if file != ".git/index":  # the other half names it by its sum
+    old, new = file[-40:], hashlib.sha1(data).hexdigest()
+    run("cp", file, file[:-40] + new)
+    half = open(".git/index", "rb").read().replace(bytes.fromhex(old), bytes.fromhex(new))[:-20]
+    open(".git/index", "wb").write(half + hashlib.sha1(half).digest())
+"""
+
+
+@both
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("how", ["", "split"])
+@pytest.mark.parametrize(
+    "name", [".git/hooks/post-checkout", "../pwned", "{}/pwned", "sub/../../pwned"]
+)
+def test_what_git_restores_lies_in_the_working_tree(
+    tmp_path: Path, kind: str, name: str, how: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / "x.py").write_text(ENTRY)
+    (work / "hook").write_text(f"#!/bin/sh\ntouch {tmp_path}/pwned\n")
+    (text,) = told(work, f"python3 x.py {name.format(tmp_path)} {how}", kind=kind)
+    assert "exit code 0" in text and "index would take effect" in text
+    subprocess.run(["git", "restore", "."], check=False, cwd=work, capture_output=True)
+    assert not (tmp_path / "pwned").exists() and not (work / ".git/hooks/post-checkout").exists()
+
+
+@pytest.mark.spec("SEC-17")
+def test_an_index_that_git_has_made_stays(tmp_path: Path) -> None:
+    work = make_repository(tmp_path / "work")
+    change = "mkdir -p ...d; echo x > ...d/..x; echo x > .gitx; git add -A"
+    versions = ("update-index --index-version 4", "update-index --split-index", "rm -rq --cached .")
+    for text in told(work, change, *(f"git {each}" for each in versions)):
+        assert "exit code 0" in text and "set-aside" not in text
+
+
 REMOTES = {
     "a new form": "git remote add origin foo::bar",
     "a scheme": "git remote add origin foo://bar",
