@@ -673,7 +673,7 @@ def make_own_tree(
 
     trees = Worktrees(settings.paths)
     stay = trees.enter(repository_at(workspace.cwd), None, stopped)
-    own = Workspace(stay.directory, stay.directory, workspace.extra, workspace.journals)
+    own = replace(workspace, root=stay.directory, cwd=stay.directory)
     tree = stay.tree
     note = (
         f"You work in a git worktree of your own: your working directory is {stay.directory}, on"

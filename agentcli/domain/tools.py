@@ -160,12 +160,26 @@ class Workspace:
     """Where a session works: ``root`` bounds what is free to read, ``cwd`` resolves paths.
 
     ``journals`` is where changes under way are noted, for a start after a kill to clear away.
+    ``led`` is where ``root`` and each of ``extra`` led when it was first named: what has been put
+    in its place since leads nowhere (SEC-5).
     """
 
     root: Path
     cwd: Path
     extra: tuple[Path, ...] = ()
     journals: Path | None = None
+    led: tuple[tuple[Path, Path], ...] = ()
+
+    def __post_init__(self) -> None:
+        known = dict(self.led)
+        names = dict.fromkeys((self.root, *self.extra))
+        led = tuple((name, known.get(name) or real_path(name)) for name in names)
+        object.__setattr__(self, "led", led)
+
+    @property
+    def real_root(self) -> Path:
+        """Where ``root`` led."""
+        return self.led[0][1]
 
     def resolve(self, path: str) -> Path:
         """``path`` made absolute against ``cwd``; ``~`` expanded; links not yet followed."""
@@ -177,7 +191,7 @@ class Workspace:
         What a link of ``/proc`` leads to does not: it is another place for each process.
         """
         real = real_path(path)
-        is_in = any(real.is_relative_to(real_path(base)) for base in (self.root, *self.extra))
+        is_in = any(real.is_relative_to(base) for _, base in self.led)
         return is_in and (str(real) == os.path.normpath(path) or not _is_by_process(path))
 
 

@@ -87,7 +87,7 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
     variables.learn(commands, parsed.loops)
     search = _Search(
         starts=starts_of(commands, workspace.cwd),
-        roots=tuple(map(real_path, (workspace.root, *workspace.extra))),
+        roots=tuple(real for _, real in workspace.led),
         own_directories=place.policy.own_directories,
         run_by_others=place.policy.run_by_others,
         contained=contained,

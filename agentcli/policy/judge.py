@@ -104,7 +104,7 @@ def subject_of(call: CallFacts, place: CallPlace) -> Subject:
         paths=tuple(map(real_path, call.paths)),
         text=command if isinstance(command, str) else None,
         host=host_of(url) if isinstance(url, str) else None,
-        root=real_path(place.workspace.root),
+        root=place.workspace.real_root,
         cwd=real_path(place.workspace.cwd),
         edits=call.definition.asks is Asks.EDIT,
         whole_tool=call.definition.whole_name,

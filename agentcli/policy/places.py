@@ -232,7 +232,7 @@ def has_own_repository(directory: Path, workspace: Workspace) -> bool:
 
     Its configuration could have git run programs: going there is no small step.
     """
-    real, root = real_path(directory), real_path(workspace.root)
+    real, root = real_path(directory), workspace.real_root
     for place in (real, *real.parents[-_MOST_PARENTS:]):
         if place == root or not place.is_relative_to(root):
             return False

@@ -258,7 +258,7 @@ class _Strict:
             return not any(self.workspace.resolve(each).is_dir() for each in files)
         places = [real_path(self.workspace.resolve(each)) for each in files or ["."]]
         if name == "rg":  # below, what is hidden it leaves out
-            root = os.path.realpath(self.workspace.root)
+            root = str(self.workspace.real_root)
             names = (os.path.relpath(each, root).split("/") for each in places)
             return not any(part[0] == "." for each in names for part in each if part.strip("."))
         is_deep = name == "grep" and "-r" in reading.options

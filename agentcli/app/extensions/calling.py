@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from agentcli.app.extensions.found import CHANGED
@@ -23,7 +24,7 @@ from agentcli.domain.errors import AgentError, ConfigError, TurnCancelled, Usage
 from agentcli.domain.messages import TextPart, UserMessage, UserPart
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import Effort
-from agentcli.domain.tools import PREFIX, OutputKind, ToolOutput, Workspace
+from agentcli.domain.tools import PREFIX, OutputKind, ToolOutput
 from agentcli.extensions.commands import CustomCommand, Shell
 from agentcli.policy.decision import Rule, parse_rule
 from agentcli.tools.common.registry import standard_name
@@ -94,7 +95,8 @@ async def message_of(
         return await _served(session, command.name, arguments, token)
     if command.place.in_repository and await asyncio.to_thread(session.extensions.is_changed):
         raise AgentError(f"/{command.name} is not sent: {CHANGED}")
-    workspace, effort = Workspace(cwd, cwd), str(session.effort or "")
+    workspace = replace(session.workspace, root=cwd, cwd=cwd, extra=())
+    effort = str(session.effort or "")
     variables = {
         "CLAUDE_SESSION_ID": session.id,
         "CLAUDE_PROJECT_DIR": str(workspace.root),
