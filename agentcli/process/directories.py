@@ -31,6 +31,8 @@ _OF_GIT = frozenset({
     "objects", "refs", "logs", "hooks", "info", "worktrees", "modules", "branches", "lfs", "annex",
     "reftable", "rr-cache", "svn",
 })  # fmt: skip
+# and of that, what it writes to, or goes on with
+_WRITTEN = frozenset({"logs", "refs", "rebase-merge", "rebase-apply", "sequencer", "rr-cache"})
 _MARKS = frozenset({".git", *IN_DIRECTORIES})
 _ALWAYS = _MARKS | OBEYED  # looked at however many others there are
 # others' packages: nobody opens one of them as a project; their repositories are looked at
@@ -275,6 +277,27 @@ def _ways_of(link: str) -> Iterator[str]:
 def lies_below(path: str, directory: str) -> bool:
     """Whether ``path`` is ``directory`` or in it; both are texts."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def links_in(git: str, give_up: float) -> Iterator[str]:
+    """Links among what git writes in its directory: its next commit would write where they lead.
+
+    A ``HEAD`` may be one (git-config(1): "core.preferSymlinkRefs"). Ends at ``give_up``.
+    """
+    waiting = deque([git])
+    while waiting and time.monotonic() < give_up:
+        place = waiting.popleft()
+        below = place[len(git) + 1 :]
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    is_head = not below and entry.name == "HEAD"
+                    is_head = is_head and os.readlink(entry.path).startswith("refs/")  # noqa: PTH115 - a text
+                    # what is set aside counts where it would be a branch
+                    is_aside = "refs" not in below and SET_ASIDE.search(entry.name)
+                    yield from () if is_head or is_aside else (entry.path,)
+                elif (below or entry.name in _WRITTEN) and entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
 
 
 def link_or(path: str) -> str:

@@ -34,6 +34,7 @@ from agentcli.process.directories import (
     is_in_package,
     lies_below,
     link_or,
+    links_in,
     listing_of,
     parents_of,
     ways_to,
@@ -401,6 +402,8 @@ class TreeWatch:
                 self._add_file(link_or(f"{part}/{_REBASE}"), Kind.TODO, found)
                 for name in _MERGES:
                     self._add_file(link_or(f"{part}/{name}"), Kind.STRATEGY, found)
+                for link in links_in(str(part), found.give_up):
+                    self._add_file(link, Kind.WRITTEN, found)
                 for index in indexes_in(str(part)):
                     content = held_at(index, whole=False)  # nothing that is put back
                     found.items |= {index: _Watched(Kind.INDEX, content, index)} if content else {}

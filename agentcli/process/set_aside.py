@@ -32,6 +32,7 @@ class Kind(Enum):
     HOOK = "a hook"
     LINK = "a link to a repository"
     INDEX = "what git restores files from"
+    WRITTEN = "a link in the place of what git writes"
     COMMON = "a link to a repository's common directory"
     ATTRIBUTES = "git attributes"
     SCRIPT = "run by other programs"

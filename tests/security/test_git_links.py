@@ -167,6 +167,26 @@ def test_what_git_takes_for_no_git_directory_hides_no_submodule(
     assert not (work / "pwned").exists()
 
 
+@both
+@pytest.mark.spec("SEC-3", "SEC-17")
+@pytest.mark.parametrize(
+    "file",
+    ["logs/HEAD", "logs/refs/heads/main", "logs/refs/heads/x.set-aside", "COMMIT_EDITMSG",
+     "FETCH_HEAD", "logs"],
+)  # fmt: skip
+def test_what_git_writes_is_where_it_says(tmp_path: Path, kind: str, file: str) -> None:
+    work, start = make_repository(tmp_path / "work"), tmp_path / "start"
+    start.mkdir() if file == "logs" else start.write_text("")
+    replace = f"rm -rf .git/{file}; ln -s {start} .git/{file}"
+    (text,) = told(work, f"git branch x.set-aside; {replace}", kind=kind)
+    assert f"/.git/{file} would " in text
+    config = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (("commit", "--allow-empty", "-m", "x"), ("fetch", "."), ("checkout", "x.set-aside"),
+                  ("commit", "--allow-empty", "-m", "x")):  # fmt: skip
+        subprocess.run(["git", *config, *words], check=False, cwd=work, capture_output=True)
+    assert not list(start.iterdir()) if file == "logs" else start.read_text() == ""
+
+
 # an entry more, as "git add" makes none; gitformat-index(5)
 ENTRY = """
 import hashlib, struct, subprocess, sys
