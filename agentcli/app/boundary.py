@@ -47,7 +47,7 @@ def policy_for(
     policy.own_directories = own
     policy.roots += (options.cwd, *options.add_dirs)
     policy.own_directories += (*_hook_scripts(settings, policy.roots), *server_files(options))
-    policy.free_to_read = free_to_read
+    policy.free_to_read = tuple(map(real_path, free_to_read))
     others = _Others(policy.roots)
     policy.run_by_others, policy.look_around = others.run, others.look
     return policy

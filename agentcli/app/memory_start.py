@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.events import PromptRecorded
+from agentcli.domain.tools import real_path
 from agentcli.engine.parts import Lazy
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ async def project_memory(
         from agentcli.store.memory import MemoryFiles
 
         files = await asyncio.to_thread(MemoryFiles, base, workspace.cwd)
-        policy.free_to_read += (files.directory,)
+        policy.free_to_read += (real_path(files.directory),)
         if files.claimed:
             notices = (f"{one_line(files.remote)}{_CLAIMED}",)
         if not resumed and (known := await asyncio.to_thread(files.prompt)):

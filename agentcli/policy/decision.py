@@ -104,7 +104,8 @@ class Policy:
 
     ``command_rules`` are what a command or skill allows while it is followed: as ``allow``, they
     take no rule of the user's away.
-    ``free_to_read`` are places beside the workspace, such as what background runs have made.
+    ``free_to_read`` are places beside the workspace, such as what background runs have made, by
+    their real paths.
     ``contained``: a sandbox keeps commands from all but the workspace; ``is_bound``: the user has
     named that sandbox, so that it stays in mode ``yolo`` (SEC-3); ``network``: commands have it
     within that, as the settings say; ``yolo_twice``: the user has

@@ -370,9 +370,10 @@ def _reaches_out(judged: _Judged) -> bool:
 
 def _is_free(judged: _Judged, path: Path) -> bool:
     """Whether a file there may be read, or edited, as one of the workspace."""
-    free = judged.place.workspace
-    if judged.effect is Effect.READ:
-        free = replace(free, extra=(*free.extra, *judged.place.policy.free_to_read))
+    free, more = judged.place.workspace, judged.place.policy.free_to_read
+    if judged.effect is Effect.READ and more:
+        led = (*free.led, *zip(more, more, strict=True))  # a link in their place leads nowhere
+        free = replace(free, extra=(*free.extra, *more), led=led)
     return free.contains(path)
 
 
