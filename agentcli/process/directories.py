@@ -32,7 +32,9 @@ _OF_GIT = frozenset({
     "reftable", "rr-cache", "svn",
 })  # fmt: skip
 # and of that, what it writes to, or goes on with
-_WRITTEN = frozenset({"logs", "refs", "rebase-merge", "rebase-apply", "sequencer", "rr-cache"})
+_WRITTEN = frozenset(
+    {"logs", "refs", "objects", "rebase-merge", "rebase-apply", "sequencer", "rr-cache"}
+)
 _MARKS = frozenset({".git", *IN_DIRECTORIES})
 _ALWAYS = _MARKS | OBEYED  # looked at however many others there are
 # others' packages: nobody opens one of them as a project; their repositories are looked at
@@ -296,7 +298,11 @@ def links_in(git: str, give_up: float) -> Iterator[str]:
                     # what is set aside counts where it would be a branch
                     is_aside = "refs" not in below and SET_ASIDE.search(entry.name)
                     yield from () if is_head or is_aside else (entry.path,)
-                elif (below or entry.name in _WRITTEN) and entry.is_dir(follow_symlinks=False):
+                elif (
+                    (below or entry.name in _WRITTEN)
+                    and below != "objects"
+                    and entry.is_dir(follow_symlinks=False)
+                ):
                     waiting.append(entry.path)
 
 

@@ -548,7 +548,8 @@ class TreeWatch:
 
     def _may_stay(self, path: str, now: _Watched, before: _Watched | None, found: Survey) -> bool:
         is_file = stat.S_ISREG(now.content.type)
-        is_old = before is not None and before.content == now.content
+        linked_before = replace(now.content, has_other_name=True)
+        is_old = before is not None and before.content in (now.content, linked_before)
         is_old = is_old or (before is None and self._was_out_of_sight(path))
         if is_old or self._is_shielded(path):
             return True

@@ -45,12 +45,16 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a path holds. ``data``: all of it, or what tells it from others (``is_whole``)."""
+    """What a path holds. ``data``: all of it, or what tells it from others (``is_whole``).
+
+    ``has_other_name``: what is written elsewhere may be written there (link(2)).
+    """
 
     type: int
     mode: int
     data: bytes
     is_whole: bool = True
+    has_other_name: bool = False
 
     @property
     def is_read(self) -> bool:
@@ -124,7 +128,7 @@ def held_at(path: str, *, whole: bool = True) -> Held | None:
         with open_regular(path, os.O_NOFOLLOW) as file:
             data = file.read(_MOST_BYTES + 1)
         if whole and len(data) <= _MOST_BYTES:
-            return Held(kind, mode, data)
+            return Held(kind, mode, data, has_other_name=status.st_nlink > 1)
     told = (len(data), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     digest = hashlib.sha256(repr(told).encode() + data).digest()
     return Held(kind, mode, digest, is_whole=False)

@@ -187,6 +187,22 @@ def test_what_git_writes_is_where_it_says(tmp_path: Path, kind: str, file: str) 
     assert not list(start.iterdir()) if file == "logs" else start.read_text() == ""
 
 
+@pytest.mark.spec("SEC-17")
+def test_what_git_writes_is_no_other_name_of_a_hook(tmp_path: Path) -> None:
+    work = make_repository(tmp_path / "work")
+    hook = work / ".git/hooks/post-checkout"
+    hook.write_text("#!/bin/sh\n:\n")
+    hook.chmod(0o755)
+    link = f"git branch x; git symbolic-ref HEAD refs/heads/x; ln -f {hook} .git/logs/HEAD"
+    (text,) = told(work, link, kind="landlock")
+    assert f"{hook} would take effect" in text
+    subprocess.run(["git", "checkout", "-q", "main"], check=False, cwd=work, capture_output=True)
+    assert hook.read_text() == "#!/bin/sh\n:\n" and hook.stat().st_mode & 0o100
+    copy = f"ln {hook} copy; ln {hook} other"
+    subprocess.run(["sh", "-c", copy], check=True, cwd=work)
+    assert "set-aside" not in told(work, "rm copy", "rm other", kind="landlock")[1]
+
+
 # an entry more, as "git add" makes none; gitformat-index(5)
 ENTRY = """
 import hashlib, struct, subprocess, sys
