@@ -115,7 +115,7 @@ class Policy:
     empty: neither would (SEC-17); ``look_around``, which may take a second, before a judgement has
     it answer at once. ``auto_offered``: mode ``auto`` has been offered in an approval;
     ``auto_told``: that nothing contains commands has been said; ``removed`` are the texts of rules
-    that the user has removed since it began.
+    that the user has removed since it began; ``unwritten`` those added, by kind, that no file has.
     """
 
     mode: PermissionMode = PermissionMode.DEFAULT
@@ -136,6 +136,7 @@ class Policy:
     auto_offered: bool = False
     auto_told: bool = False
     removed: list[str] = field(default_factory=list)
+    unwritten: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def allowing(self) -> tuple[Rule, ...]:
@@ -182,6 +183,7 @@ class Policy:
         self.granted[:] = [rule for rule in self.granted if str(rule) != text]
         is_known = any(str(rule) == text for rule in known)
         self.removed += [text] if is_known else []
+        self.unwritten[:] = [each for each in self.unwritten if str(parse_rule(each[1])) != text]
         return is_known
 
     def go_on_as(self, before: Policy) -> None:
@@ -189,7 +191,9 @@ class Policy:
         self.mode = before.mode
         for text in before.removed:
             self.remove_rule(text)
-        self.granted[:] = before.granted
+        for kind, text in before.unwritten:
+            self.add_rules(kind, [text], "this session")
+        self.granted[:], self.unwritten[:] = before.granted, before.unwritten
 
 
 @frozen

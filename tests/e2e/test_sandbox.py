@@ -173,6 +173,27 @@ def test_what_the_user_has_chosen_in_the_session_holds_after_a_reload(
     leave(terminal)
 
 
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "UI-7")
+def test_a_rule_that_could_not_be_written_holds_after_a_reload(
+    model_server: ModelServer, chat: Chat, work: Path, home: Path
+) -> None:
+    model_server.add(call("read_file", {"path": "plan.txt"}), "Over.")
+    (work / "plan.txt").write_text("of the user")
+    terminal = chat()
+    file = home / "agentcli" / "config.toml"
+    file.mkdir()
+    terminal.line("/permissions deny read_file(plan.txt)")
+    terminal.wait_for("it could not be written")
+    file.rmdir()
+    terminal.line("/reload")
+    terminal.wait_for("Read again")
+    terminal.line("go")
+    terminal.wait_for("Over.")
+    assert "of the user" not in str(model_server.requests[-1])
+    leave(terminal)
+
+
 @pytest.mark.spec("SEC-3", "SEC-4", "SEC-15")
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("second", ["./build.sh", "cd . && cat credentials"])

@@ -70,6 +70,7 @@ async def _add(chat: Chat, kind: str, rule: str) -> None:
     try:
         await chat.user.add_rule(kind, rule)
     except (AgentError, OSError) as error:
+        chat.session.policy.unwritten.append((kind, rule))
         chat.show([f"{said}, in this session: it could not be written: {clean_line(str(error))}"])
         return
     chat.show([f"{said}. It is in {reveal(str(file))}"])
