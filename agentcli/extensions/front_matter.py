@@ -193,7 +193,7 @@ def _yaml(text: str) -> Any:
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     depth = 0
     try:
-        for event in yaml.parse(text, Loader=loader):  # the loader recurses, in C without a limit
+        for event in yaml.parse(text, Loader=loader):  # the loader recurses
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
@@ -203,6 +203,8 @@ def _yaml(text: str) -> Any:
         return yaml.load(text, Loader=loader)  # noqa: S506 - the base loader makes texts of all
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or "it cannot be parsed"
+        if "nesting" in problem:  # from PyYAML 6.0.4 on, libyaml has a limit and looks ahead
+            raise ValueError("it is nested too deeply") from error
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 2})" if mark is not None else ""
         raise ValueError(f"{problem}{where}") from error
