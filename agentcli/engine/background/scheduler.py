@@ -41,7 +41,7 @@ from agentcli.domain.tools import Workspace
 from agentcli.engine.background.launch import SPAWN, check_launch, next_time, read_timing
 from agentcli.engine.background.runs import BackgroundRuns
 from agentcli.engine.jobs import SHELL, ShellPlaces
-from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision
 from agentcli.policy.judge import judge
 
 RECHECK_S = 60.0
@@ -272,7 +272,7 @@ class SessionScheduler:
     async def _may_start(self, schedule: Schedule) -> tuple[str, Access | None]:
         """Why it may not start, empty when it may; and where its command then runs."""
         try:
-            decision = await self._judged(schedule, self._services.parts.policy)
+            decision = await self._judged(schedule)
         except BackgroundRefused as refused:
             return str(refused), None
         return await self._problem(schedule, decision), decision.access
@@ -295,15 +295,17 @@ class SessionScheduler:
         return ""
 
     async def _needs(self, schedule: Schedule) -> str:
-        """What its call has been approved for, grants of this session not counted."""
-        policy = replace(self._services.parts.policy, granted=[])
-        decision = await self._judged(schedule, policy)
+        """What its call has been approved for, what holds in this session alone not counted."""
+        decision = await self._judged(schedule, with_grants=False)
         if decision.answer is Answer.ALLOW:
             return _UNASKED
         return f"{_beyond(decision)}{_LIMITED if _is_limited(decision) else ''}"
 
-    async def _judged(self, schedule: Schedule, policy: Policy) -> Decision:
-        """The decision about its run. Raises ``BackgroundRefused``."""
+    async def _judged(self, schedule: Schedule, *, with_grants: bool = True) -> Decision:
+        """The decision about its run. Raises ``BackgroundRefused``.
+
+        What a command allows while it is followed is for that turn alone (SEC-3).
+        """
         parts = self._services.parts
         launch = check_launch(parts.toolbox, schedule.tool, schedule.arguments)
         await parts.begin_sandbox({schedule.tool})
@@ -314,6 +316,8 @@ class SessionScheduler:
         paths = launch.tool.paths(launch.args, workspace)
         definition = launch.tool.definition
         call = CallFacts(definition, launch.arguments, paths, SPAWN)
+        granted = parts.policy.granted if with_grants else []
+        policy = replace(parts.policy, granted=granted, command_rules=[])  # the sandbox is known
         return judge(call, CallPlace(workspace, policy, path))
 
     @property

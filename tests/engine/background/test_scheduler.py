@@ -29,6 +29,7 @@ from agentcli.domain.ports import PermissionMode, Verdict
 from agentcli.engine.background.runs import BackgroundRuns
 from agentcli.engine.background.scheduler import RETRY_S, SessionScheduler
 from agentcli.engine.jobs import SHELL
+from agentcli.policy.decision import parse_rule
 from agentcli.process.shell import ShellState, ShellStates
 from agentcli.store.tasks import read_registry
 from tests.app.background import User, ended, in_session, options, settings_for
@@ -316,6 +317,23 @@ def test_what_a_mode_let_pass_does_not_start_in_one_that_asks(
         await kept.tick(NOON + 120)
         (run,) = await kept.begun()
         assert run.state is TaskState.SUCCEEDED and (tmp_path / "made").exists()
+
+    timed(model_server, tmp_path, body)
+
+
+@pytest.mark.spec("BG-8", "SEC-3")
+def test_what_a_command_allows_in_its_turn_starts_nothing_that_falls_due_then(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def body(kept: Kept) -> None:
+        await kept.put("touch made", MINUTELY)
+        kept.session.set_mode(PermissionMode.DEFAULT)
+        rules = kept.session.policy.command_rules
+        rules.append(parse_rule("bash(touch *)"))
+        await kept.tick(NOON + 60)
+        assert not kept.background.tasks() and not (tmp_path / "made").exists()
+        assert "would need an approval (nobody was asked" in kept.notices[-1]
+        assert len(rules) == 1
 
     timed(model_server, tmp_path, body)
 
