@@ -177,6 +177,7 @@ def test_a_chat_that_resumes_a_planted_file_runs_nothing_of_it(
         terminal.wait_for(IDLE)
         terminal.wait_for("left out, because this home did not write it")
         terminal.line("/tasks")
+        terminal.wait_for("PLANTED summary")
         terminal.line("!echo EVIL=$EVIL; ls >/dev/null")
         terminal.wait_for(re.compile(r"^\W*EVIL=$", re.MULTILINE))
         terminal.line("/undo")
