@@ -217,7 +217,8 @@ OBEYED = frozenset(
         ".exrc", ".vimrc", "_vimrc", ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".lazy.lua",
         ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json",
         # interpreters and debuggers that are started in it
-        ".rprofile", ".irbrc", ".pryrc", ".gdbinit", ".lldbinit",
+        ".rprofile", ".renviron", ".irbrc", ".pryrc", ".pdbrc", ".ghci", ".ocamlinit", ".iex.exs",
+        ".octaverc", ".gdbinit", ".lldbinit",
         # other agents
         ".mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", "crush.json",
         ".crush.json",
