@@ -38,10 +38,10 @@ class Operands:
 
 # they write nothing whatever their options are
 _NEVER_WRITE = HARMLESS_WITH_ANY_OPTION | {
-    "basename", "cd", "dirname", "echo", "printf", "pushd", "popd", "readlink", "realpath", "which",
-    "type", "source", ".", "export", "declare", "local", "readonly", "typeset", "unset", "set",
-    "alias", "kill", "wait", "read", "tail", "less", "more", "bat", "batcat", "tac", "nl", "cut",
-    "fold", "strings", "od", "hexdump", "cmp", "comm", "join", "shellcheck", "open", "xdg-open",
+    "cd", "printf", "pushd", "popd", "which", "type", "source", ".", "export", "declare", "local",
+    "readonly", "typeset", "unset", "set", "alias", "kill", "wait", "read", "less", "more", "bat",
+    "batcat", "fold", "strings", "od", "hexdump", "cmp", "comm", "join", "shellcheck", "open",
+    "xdg-open",
 }  # fmt: skip
 _TAKES_SCRIPT = re.compile(r"(?:bash|[dz]?sh|ksh|python[\d.]*|node|deno|bun|ruby|perl|php|lua)")
 # options that name what is left alone, or what variables are read from

@@ -42,7 +42,7 @@ _EXPANDS = re.compile("[$`]")
 _MAX_DIRECTORIES = 8
 _NULL = "/dev/null"
 # wrappers that change how long or how urgently a program runs, not what it does
-_HARMLESS_WRAPPERS = frozenset({"timeout", "time", "nice", "stdbuf"})
+_HARMLESS_WRAPPERS = frozenset({"timeout", "time", "nice", "stdbuf", "command", "builtin"})
 # syntax beyond lists and pipes of commands
 _KINDS = frozenset(
     {
@@ -213,8 +213,8 @@ class _Reader:
 
     def _call(self, words: Sequence[str]) -> bool:
         name = words[0]
-        if name in _HARMLESS_WRAPPERS:
-            return self._wrapped(words)
+        if name in _HARMLESS_WRAPPERS and self._wrapped(words):
+            return True
         if "/" in name or name == UNKNOWN:
             return False
         if tells_version(words):

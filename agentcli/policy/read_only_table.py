@@ -17,7 +17,8 @@ UNKNOWN = "\0"
 HARMLESS_WITH_ANY_OPTION = frozenset(
     {
         "cat", "ls", "dir", "head", "wc", "stat", "du", "grep", "egrep", "fgrep", "cksum", "md5sum",
-        "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum",
+        "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "echo", "basename",
+        "dirname", "realpath", "readlink", "tail", "tac", "nl", "cut",
     }
 )  # fmt: skip
 """No option that a file could be named like would have them write or run anything."""
