@@ -177,7 +177,8 @@ def _ansi_c(found: re.Match[str]) -> str:
 
 def _stands_for_itself(source: str, at: int) -> bool:
     if source[at] in "{}":  # expanded only with a list or a range inside
-        return "," not in source and ".." not in source
+        inside = source[source.find("{") : source.rfind("}") + 1]
+        return "," not in inside and ".." not in inside
     if source[at] not in _SPECIAL_AT_START or at == 0:
         return False
     return source[at] != "~" or source[at - 1] not in _TILDE_AFTER

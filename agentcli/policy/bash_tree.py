@@ -127,9 +127,10 @@ def doubt(node: Node, children: list[Node], source: bytes) -> str:
     kind = node.type
     if node.is_error or node.is_missing:
         return "it is not complete shell syntax"
-    if not node.is_named:
-        return ""
     text = source[node.start_byte : node.end_byte].decode()
+    if not node.is_named:  # "-ofile<<" is one token to the parser
+        is_all = text.strip(" \t") == kind.strip(" \t")
+        return "" if is_all else "the parser skips a part of it"
     if kind == "arithmetic_expansion":
         return "" if _ARITHMETIC.fullmatch(text) else "it evaluates arithmetic"
     if kind in _LEAVES:
@@ -172,7 +173,7 @@ def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[s
         if is_next_word and (not gap or gap.strip(b" \t")):
             return "the parser splits a word or joins two lines"
         words += node.type in _WORD_LISTS and child.type not in _NO_WORDS
-        left_over.append(gap)
+        left_over.append(b"" if _is_dash(gap, child) else gap)
         at = child.end_byte
     if children:
         left_over.append(source[at : node.end_byte])
@@ -181,6 +182,13 @@ def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[s
     if node.type == "string" and not _INNER_TEXT.fullmatch(b" ".join(left_over).decode()):
         return "the parser skips a part of it"
     return ""
+
+
+def _is_dash(gap: bytes, node: Node) -> bool:
+    """Whether ``gap`` is the word that the parser loses before a here-document: ``cat - <<END``."""
+    before = node.prev_sibling
+    follows = before is not None and before.type == "command" and gap[:1] in {b" ", b"\t"}
+    return node.type == "heredoc_redirect" and follows and gap.strip(b" \t") == b"-"
 
 
 def _command_name(_children: list[Node], text: str) -> str:
@@ -502,6 +510,8 @@ class _Walk:
         fed = self._fed(children)
         if parent is not None and parent.type == "redirected_statement":
             for redirect in parent.children:
+                gap = self.source[node.end_byte : redirect.start_byte]
+                pieces += ["-"] if _is_dash(gap, redirect) else []
                 if redirect.type in _REDIRECTS:
                     pieces += map(self._text, _stray_in(redirect))
             fed += self._fed(parent.children)

@@ -52,6 +52,21 @@ def test_auto_without_a_sandbox_says_so_once_and_asks_about_commands(
 
 
 @pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("kind", ["off", "bwrap"])
+def test_no_option_is_lost_before_a_here_document(
+    model_server: ModelServer, work: Path, kind: str
+) -> None:
+    if kind != "off":
+        needs(kind)
+    (work / "other").write_text("all:\n\ttouch made\n")
+    beyond = ("--allow-tool", "bash(make all *)", "--sandbox", kind)
+    model_server.add(call("bash", {"command": "make all -fother<<E\nE"}), "Sorry.")
+    assert one_shot(model_server, *beyond, "go", cwd=work).code == 4
+    assert not (work / "made").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize("kind", BOTH)
 def test_yolo_has_no_boundary_unless_the_sandbox_is_named(

@@ -106,7 +106,7 @@ def test_a_word_that_is_not_known_is_none(text: str, words: tuple[str | None, ..
         "read 'a[1]'", "unset 'a[1]'", "enable -f x", "hash -p x y", "shopt -s extglob", "trap x EXIT",
         "alias a=b", "$x exec y", "$(a) b", "> $ b <<< c", "eval $x", "bash -c $x", "zsh -c ls", "sudo --odd ls", "env -S ls", "watch ls",
         "ls {fd}>x", "echo a<(ls)", "echo ${x:-'$(ls)'}", "`ls \\`ls\\``", "cat <<A\n", "exec 3<>x",
-        "echo ?(a)", "cat <<E\n`ls`\nE",
+        "echo ?(a)", "cat <<E\n`ls`\nE", "sort -oa<<E\nE", "cat -<<E\nE", "cat <<-E -n<<F\nE\nF",
         # plain shells read on: another command, and a word
         "ls &> /dev/null make", "ls &>>/dev/null 2>&1 make", "&>/dev/null ls", "ls 10>&1", "ls 10<x",
     ],
@@ -122,7 +122,7 @@ def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
     "text",
     [
         "git commit -m 'a b' && git push", "x=1 y=2 make", 'for f in a b; do cat "$f"; done',
-        "cat > f <<'E'\n$(x) `y`\nE\n", "cat <<E\n$x\nE\n", "if [ -f a ]; then ls; fi", "a 2>&1 | b",
+        "cat > f <<'E'\n$(x) `y`\nE\n", "cat <<E\n$x\nE\n", "python3 - <<'E'\nx\nE\n", "if [ -f a ]; then ls; fi", "a 2>&1 | b",
         '[ "$x" = y ] && ls', "echo $((1 + 2))", "timeout 5 make", "bash -c 'make test'",
         "a &>/dev/null 2>&1 && b", "(a &> b) | c", "a $(b &>>c)",
         "find . -exec rm {} +", "a \\\n  b", "# only a comment", "", "echo a # b",
@@ -130,6 +130,13 @@ def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
 )  # fmt: skip
 def test_everyday_syntax_is_understood(text: str) -> None:
     assert parse_bash(text).understood
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize("text", ["sh -s - <<E\nx\nE", "sh -s - <<E | cat\nx\nE"])
+def test_a_dash_before_a_here_document_is_a_word(text: str) -> None:
+    parsed = parse_bash(text)
+    assert parsed.commands[0].words == ("sh", "-s", "-")
 
 
 @pytest.mark.spec("SEC-4")
