@@ -12,7 +12,7 @@ import re
 import shlex
 import unicodedata
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from functools import lru_cache
 from itertools import islice
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_CHARS = 100_000
 _SEPARATORS = LazyPattern(r"[;&|\n\r(){}`]|\$\(")
+_COPY = LazyPattern(r"[0-9]*[<>]&(?:[0-9]+-?|-)(?![^\s;&|<>()])")
 _REDIRECTION = LazyPattern(r"(?<![0-9])[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
 _WRITTEN = LazyPattern(r"(?:>>|<>|>\||>)&?[ \t]*((?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s<>;&|()\"'])+)")
 _QUOTING = LazyPattern(r"\\\n|\$(?=['\"])|['\"\\]")
@@ -317,16 +318,20 @@ def parts_of(text: str) -> Iterator[str]:
     """The text and whatever in it may be run as a command, without quotes, spaces made one."""
     yield text
     for source in dict.fromkeys((text, unquoted(text))):
-        for piece in dict.fromkeys(_SEPARATORS.split(source)):
+        for piece in _pieces_of(source):
             yield piece.strip()
             for words in _commands_in(_REDIRECTION.sub(" ", unquoted(piece)).split()):
                 yield " ".join(words)
 
 
+def _pieces_of(text: str) -> Iterable[str]:
+    return dict.fromkeys(_SEPARATORS.split(_COPY.sub(" ", text)))
+
+
 def word_lists(text: str, most: int | None = None) -> Iterator[list[str]]:
     """The commands of ``parts_of`` as words, at most so many of each."""
     for source in dict.fromkeys((text, unquoted(text))):
-        for piece in dict.fromkeys(_SEPARATORS.split(source)):
+        for piece in _pieces_of(source):
             yield from _commands_in(_REDIRECTION.sub(" ", unquoted(piece)).split(), most)
 
 

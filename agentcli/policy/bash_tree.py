@@ -90,6 +90,9 @@ _REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirec
 _WORD_LISTS = frozenset({"command", "declaration_command", "unset_command", "file_redirect"})
 _NO_WORDS = frozenset({"file_descriptor", ">", ">>", "<", "&>", "&>>", ">&", "<&", ">|"})
 _OPAQUE = frozenset({"string", "heredoc_body", "heredoc_redirect"})  # gaps are judged otherwise
+# of "git 0<a push" the parser makes a word and a redirection
+_NUMBERED = re.compile(rb"(?:\A|[\s;&|()<>])[0-9]+\Z")
+_LONGEST_NUMBER = 64
 # within "${…}" bash and the parser read quotes differently
 _EXPANSION = re.compile(r"\$\{#?[A-Za-z0-9_][^'\"\\`]*\}|\$\{[#?$!@*-]\}")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-])", re.ASCII)
@@ -140,6 +143,10 @@ def doubt(node: Node, children: list[Node], source: bytes) -> str:
         return f"it uses {kind.replace('_', ' ')}"
     check = _SPECIAL.get(kind)  # what the grammar accepts and bash reads in another way
     problem = _inside(node, children, source, tokens)
+    if kind in _REDIRECTS and not problem:
+        before = source[max(0, node.start_byte - _LONGEST_NUMBER) : node.start_byte]
+        is_numbered = _NUMBERED.search(before.replace(b"\\\n", b""))
+        problem = "the parser takes the number of a redirection for a word" if is_numbered else ""
     return check(children, text) if check and not problem else problem
 
 

@@ -109,6 +109,7 @@ def test_a_word_that_is_not_known_is_none(text: str, words: tuple[str | None, ..
         "echo ?(a)", "cat <<E\n`ls`\nE", "sort -oa<<E\nE", "cat -<<E\nE", "cat <<-E -n<<F\nE\nF",
         # plain shells read on: another command, and a word
         "ls &> /dev/null make", "ls &>>/dev/null 2>&1 make", "&>/dev/null ls", "ls 10>&1", "ls 10<x",
+        "ls 0<x", "0<&1 ls", "ls 0>x", "ls a|0<<<x ls",
     ],
 )  # fmt: skip
 def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
