@@ -563,8 +563,9 @@ class _Walk:
 
 def _stray_in(redirect: Node) -> list[Node]:
     """Arguments that the grammar hangs on a redirection: ``cat 2>x -n``, ``cat <<END -n``."""
-    if redirect.type == "file_redirect":
-        return redirect.children_by_field_name("destination")[1:]
+    if redirect.type == "file_redirect":  # what closes one has no file: ``cat <&- x``
+        closes = any(child.type in _CLOSING for child in redirect.children)
+        return redirect.children_by_field_name("destination")[0 if closes else 1 :]
     if redirect.type != "heredoc_redirect":
         return []
     stray = []

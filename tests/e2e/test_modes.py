@@ -67,14 +67,15 @@ def test_no_option_is_lost_before_a_here_document(
 
 
 @pytest.mark.spec("SEC-3", "SEC-14")
-def test_the_number_of_a_redirection_hides_no_command_from_yolo(
-    model_server: ModelServer, work: Path
+@pytest.mark.parametrize(
+    "command", ["0</dev/null rm -rf $PWD/*", "rm -rf 2>&- $PWD/*", "cp kept 2>&- .envrc"]
+)
+def test_no_redirection_hides_a_word_from_yolo(
+    model_server: ModelServer, work: Path, command: str
 ) -> None:
     (work / "kept").write_text("x")
-    model_server.add(call("bash", {"command": "0</dev/null rm -rf $PWD/*"}), "Sorry.")
+    model_server.add(call("bash", {"command": command}), "Sorry.")
     assert one_shot(model_server, "--yolo", "go", cwd=work).code == 4
-    model_server.add(call("bash", {"command": "touch 0<&1 made"}), "Sorry.")
-    one_shot(model_server, "--yolo", "--deny-tool", "bash(touch made)", "go", cwd=work)
     assert sorted(each.name for each in work.iterdir()) == ["kept"]
 
 

@@ -141,6 +141,12 @@ def test_a_dash_before_a_here_document_is_a_word(text: str) -> None:
 
 
 @pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize("text", ["a 2>&- b", "a b <&-", "a <&-b", "<&- a b", "a <&- b 2>&-"])
+def test_what_stands_behind_a_closed_stream_is_a_word(text: str) -> None:
+    assert parse_bash(text).commands[0].words == ("a", "b")
+
+
+@pytest.mark.spec("SEC-4")
 def test_redirections_assignments_and_wrappers_are_told() -> None:
     text = "A=b sudo tee x 2>/dev/null >>'a b' 2>&1 <in"
     outer, inner = parse_bash(text).commands

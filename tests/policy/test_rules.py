@@ -215,6 +215,7 @@ def test_a_rule_for_one_command_covers_the_same_act_and_no_other(
         "  rm   x", "r\\\nm x", "cat <<<x; rm x", "echo ${x:-$(rm x)}", "function f { rm x; }",
         "setarch -R rm x", "setarch x86_64 -R rm x", "x86_64 rm x", "i386 rm x", "echo $(r\\\nm x)",
         "0<a rm x", "0<&1 rm x", "0>&- rm x", "rm 0<&1 x", "ls|0<&1 rm x", "0<<<a rm x",
+        "rm 2>&- x", "rm <&-x", "<&- rm x", "rm >&- x <&-",
     ],
 )  # fmt: skip
 def test_a_deny_pattern_covers_any_part_and_looks_through_wrappers(command: str) -> None:
