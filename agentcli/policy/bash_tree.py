@@ -89,7 +89,7 @@ _REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirec
 # kinds whose children are words with blanks between them
 _WORD_LISTS = frozenset({"command", "declaration_command", "unset_command", "file_redirect"})
 _NO_WORDS = frozenset({"file_descriptor", ">", ">>", "<", "&>", "&>>", ">&", "<&", ">|"})
-_OPAQUE = frozenset({"string", "heredoc_body", "heredoc_redirect"})  # gaps are judged otherwise
+_OPAQUE = frozenset({"string", "heredoc_body"})  # gaps are judged otherwise
 # of "git 0<a push" the parser makes a word and a redirection
 _NUMBERED = re.compile(rb"(?:\A|[\s;&|()<>])[0-9]+\Z")
 _LONGEST_NUMBER = 64
@@ -254,6 +254,9 @@ _SPECIAL: dict[str, Callable[[list[Node], str], str]] = {
 }
 
 
+_WORD_ENDS = frozenset({b" ", b"\t", b"\n", b";", b"&", b"|", b"<", b">", b"(", b")"})
+
+
 def heredoc_doubt(redirect: Node, source: bytes) -> tuple[str, str | None]:
     """Why a here-document is not understood, and its text when nothing in it is expanded.
 
@@ -265,7 +268,8 @@ def heredoc_doubt(redirect: Node, source: bytes) -> tuple[str, str | None]:
         return "it has a here-document without an end", None
     written = source[start.start_byte : start.end_byte].decode()
     delimiter = unquote(written)
-    if not delimiter or "\n" in delimiter:
+    is_whole = source[start.end_byte : start.end_byte + 1] in _WORD_ENDS
+    if not delimiter or "\n" in delimiter or not is_whole:  # <<"E"x ends at Ex
         return "it has an unusual here-document", None
     strips = source[redirect.start_byte : start.start_byte].rstrip().endswith(b"-")
     line_end = source.find(b"\n", start.end_byte)
