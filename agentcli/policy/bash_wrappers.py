@@ -18,7 +18,7 @@ from agentcli.domain.values import frozen
 
 Words = tuple[str | None, ...]
 _MAX_GUESSES = 24
-_ASSIGNMENT = LazyPattern(r"[A-Za-z_][A-Za-z0-9_]*=")
+_ASSIGNMENT = LazyPattern(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
 @frozen
@@ -85,7 +85,9 @@ _ARGV_WRAPPERS: dict[str, _Options] = {
     "chrt": _options("-a -b -f -i -m -o -r -R -v", "-D -P -T", operands=1),
     "taskset": _options("-a -c --cpu-list --all-tasks", "", operands=1),
     "time": _options(
-        "-a -p -q -v --append --portability --quiet --verbose", "-f -o --format --output"
+        "-a -p -q -v --append --portability --quiet --verbose",
+        "-f -o --format --output",
+        assigns=True,
     ),
     "command": _options("-p"),
     "builtin": _options(),
@@ -176,7 +178,7 @@ def _command_at(words: Words, options: _Options) -> int | None:
         word = words[at]
         if word is None:
             return None
-        if not _ASSIGNMENT.match(word):
+        if word != "!" and not _ASSIGNMENT.match(word):
             break
         at += 1
     if any(word is None for word in words[at : at + options.operands]):
@@ -291,6 +293,14 @@ def _nice(words: Words) -> LookThrough:
     return _argv(words, _ARGV_WRAPPERS["nice"])
 
 
+def _time(words: Words) -> LookThrough:
+    """The shell's own takes what may stand before any program."""
+    looked = _argv(words, _ARGV_WRAPPERS["time"])
+    before = words[1 : looked.inner[0].start] if looked.inner else words
+    is_more = any(word == "!" or _ASSIGNMENT.match(word or "") for word in before)
+    return LookThrough(looked.inner, looked.why_not or "it times more than a program" * is_more)
+
+
 def _command(words: Words) -> LookThrough:
     """``command -v NAME`` only looks NAME up."""
     if len(words) > 1 and words[1] in {"-v", "-V", "-pv", "-pV"}:
@@ -372,6 +382,7 @@ _SPECIAL: dict[str, Callable[[Words], LookThrough]] = {
     "alias": _alias,
     "env": _env,
     "nice": _nice,
+    "time": _time,
     "command": _command,
     "coproc": _coproc,
     "xargs": _xargs,

@@ -68,9 +68,15 @@ def test_no_option_is_lost_before_a_here_document(
 
 @pytest.mark.spec("SEC-3", "SEC-14")
 @pytest.mark.parametrize(
-    "command", ["0</dev/null rm -rf $PWD/*", "rm -rf 2>&- $PWD/*", "cp kept 2>&- .envrc"]
+    "command",
+    [
+        "0</dev/null rm -rf $PWD/*",
+        "time A=b rm -rf $PWD/*",
+        "rm -rf 2>&- $PWD/*",
+        "cp kept 2>&- .envrc",
+    ],
 )
-def test_no_redirection_hides_a_word_from_yolo(
+def test_nothing_around_a_command_hides_it_from_yolo(
     model_server: ModelServer, work: Path, command: str
 ) -> None:
     (work / "kept").write_text("x")

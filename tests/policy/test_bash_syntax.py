@@ -107,7 +107,7 @@ def test_a_word_that_is_not_known_is_none(text: str, words: tuple[str | None, ..
         "alias a=b", "$x exec y", "$(a) b", "> $ b <<< c", "eval $x", "bash -c $x", "zsh -c ls", "sudo --odd ls", "env -S ls", "watch ls",
         "ls {fd}>x", "echo a<(ls)", "echo ${x:-'$(ls)'}", "`ls \\`ls\\``", "cat <<A\n", "exec 3<>x",
         "echo ?(a)", "cat <<E\n`ls`\nE", "sort -oa<<E\nE", "cat -<<E\nE", "cat <<-E -n<<F\nE\nF",
-        'cat <<"E".. -n\nE\n', 'cat <<"E" \\  -n\nE\n',
+        "time A=b ls", "time -p ! ls", 'cat <<"E".. -n\nE\n', 'cat <<"E" \\  -n\nE\n',
         # plain shells read on: another command, and a word
         "ls &> /dev/null make", "ls &>>/dev/null 2>&1 make", "&>/dev/null ls", "ls 10>&1", "ls 10<x",
         "ls 0<x", "0<&1 ls", "ls 0>x", "ls a|0<<<x ls",

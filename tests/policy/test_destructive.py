@@ -82,6 +82,7 @@ DESTRUCTIVE = [
     "fd -0 -tf . | xargs -0 rm -f", "fd | parallel rm", "fd -H '^\\.git$' -X rm -rf", "fd -u git sub -x rm -r",
     "fd --search-path /etc conf -X rm", "gfind . -delete", "find . | parallel rm",
     "0</dev/null rm -rf ~", "0<&1 rm -rf .", "rm 0<a -rf .git", "rm -rf 2>&- ~", "rm -rf <&- .",
+    "time A=b rm -rf ~", "time -p a+=b B= rm -rf .", "time -p ! rm -rf ~", "time -- time A=b rm -rf .",
     "find . -exec sudo rm -rf {} +", "find . -exec nice -n 5 env A=b rm {} ';'",
 ]  # fmt: skip
 HARMLESS = [
