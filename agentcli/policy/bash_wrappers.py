@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from agentcli.domain.patterns import LazyPattern
@@ -288,9 +289,13 @@ def _env(words: Words) -> LookThrough:
 
 
 def _nice(words: Words) -> LookThrough:
-    if len(words) > 1 and re.fullmatch(r"--?\+?[0-9]+", words[1] or ""):
-        return LookThrough((Inner(words[2:], 2),) if words[2:] else ())
-    return _argv(words, _ARGV_WRAPPERS["nice"])
+    """A number is an option of its own: ``nice -5 -n 3 -- make``."""
+    at = 1
+    while at < len(words) and re.fullmatch(r"--?\+?[0-9]+", words[at] or ""):
+        at += 1
+    looked = _argv((words[0], *words[at:]), _ARGV_WRAPPERS["nice"])
+    inner = tuple(replace(each, start=each.start + at - 1) for each in looked.inner)
+    return LookThrough(inner, looked.why_not)
 
 
 def _time(words: Words) -> LookThrough:
