@@ -203,7 +203,7 @@ class _Reading:
             self._without_first(command, waiting)
         base = (name or "").rpartition("/")[2]
         wrappers = (*command.wrappers, base)
-        if base in _SHELLS:
+        if base in _SHELLS or name in {"source", "."}:
             for body in command.fed:
                 waiting.appendleft(_Open(body, None, wrappers))
         looked = look_through(command.words)

@@ -83,6 +83,7 @@ DESTRUCTIVE = [
     "fd --search-path /etc conf -X rm", "gfind . -delete", "find . | parallel rm",
     "0</dev/null rm -rf ~", "0<&1 rm -rf .", "rm 0<a -rf .git", "rm -rf 2>&- ~", "rm -rf <&- .",
     "time A=b rm -rf ~", "time -p a+=b B= rm -rf .", "time -p ! rm -rf ~", "time -- time A=b rm -rf .",
+    "source /dev/stdin <<< 'rm -rf ~'", ". /dev/stdin <<E\nrm -rf .\nE",
     "nice -5 -- rm -rf ~", "nice -5 --4 -n 3 rm -rf .",
     "find . -exec sudo rm -rf {} +", "find . -exec nice -n 5 env A=b rm {} ';'",
 ]  # fmt: skip
