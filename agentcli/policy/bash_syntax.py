@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_CHARS = 100_000
 _SEPARATORS = LazyPattern(r"[;&|\n\r(){}`]|\$\(")
-_COPY = LazyPattern(r"[0-9]*[<>]&(?:[0-9]+-?|-)(?![^\s;&|<>()])")
+_COPY = LazyPattern(r"(?<![0-9])[0-9]*[<>]&(?:[0-9]+-?|-)(?![^\s;&|<>()])")
 _REDIRECTION = LazyPattern(r"(?<![0-9])[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
 _WRITTEN = LazyPattern(r"(?:>>|<>|>\||>)&?[ \t]*((?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s<>;&|()\"'])+)")
 _QUOTING = LazyPattern(r"\\\n|\$(?=['\"])|['\"\\]")

@@ -83,6 +83,8 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
     ("a default", places.forms_of, "${a[a]:-", "[", ""),
     ("a deep name", judge, "rm -rf ", "a/", ""),
     ("a deep place", placed, "", "a/", ""),
+    ("a number that redirects nothing", judge, "if ", "1", ""),
+    ("the number of a redirection", judge, "cat ", "1", "<x"),
     ("a script of sed", judge, "sed -n 'p", ";0,0p", "!' f"),
     ("options that cut", judge, "git log | grep '-", "o", "\n'"),
     ("marks on a letter", shown, "e", "\u0301", ""),
