@@ -31,13 +31,15 @@ _FILE_CHANGE = (
 )
 # by table: what a row is called, and what a mark covers
 COLUMNS: Mapping[str, tuple[str, str]] = {
-    "session": ("singleton", "cwd"),
+    "session": ("singleton", "cwd, model"),
     "kv": ("key", "value"),
     "input_queue": ("id", "kind, body, source, created_at"),
     "task": ("run_id", _TASK),
     "schedule": ("id", "cron_expression, scheduled_at, time_zone, run, state, next_at"),
     "file_change": ("id", _FILE_CHANGE),
 }
+# the mark of a session from before its model was under it: of its directory alone
+_EARLIER = "mark_of('session', singleton, cwd)"
 # what the model or the screen remembers, and nothing acts on
 _HARMLESS_KEYS = "'imported', 'memory', 'plan', 'quarantine', 'subagent', 'todos'"
 _ENDED = "'succeeded', 'failed', 'cancelled', 'interrupted'"  # all of ``TaskState`` but running
@@ -74,7 +76,8 @@ def prepare(
     def mark(*values: Any) -> str:
         if seal is None:
             return "-"
-        known = [value.hex() if isinstance(value, bytes) else value for value in values]
+        # a list is what no column holds: bytes read as no text that looks like them
+        known = [[value.hex()] if isinstance(value, bytes) else value for value in values]
         return seal(json.dumps(["session", session_id, *known]))
 
     db.create_function(function, -1, mark)
@@ -116,8 +119,21 @@ def _prove_names(db: sqlite3.Connection) -> None:
 
 def is_own(db: sqlite3.Connection) -> bool:
     """Whether the session itself is marked: begun, or taken up before, in this home."""
+    query = (
+        f"SELECT count(*) FROM session WHERE seal <> '' AND seal IN ({mark('session')}, {_EARLIER})"  # noqa: S608 - own names
+    )
+    return bool(db.execute(query).fetchone()[0] == 1)
+
+
+def is_whole(db: sqlite3.Connection) -> bool:
+    """Whether the mark is of all that it covers today, the model too."""
     query = f"SELECT count(*) FROM session WHERE seal <> '' AND seal = {mark('session')}"  # noqa: S608 - own names
     return bool(db.execute(query).fetchone()[0] == 1)
+
+
+def has_foreign(db: sqlite3.Connection) -> bool:
+    """Whether ``drop_foreign`` would change anything."""
+    return not is_whole(db) or bool(foreign(db))
 
 
 def foreign(db: sqlite3.Connection) -> tuple[str, ...]:
@@ -148,7 +164,8 @@ def _foreign(table: str) -> str:
 def drop_foreign(db: sqlite3.Connection, cwd: str) -> tuple[str, ...]:
     """Drop what could act and has no mark; what it was, in words.
 
-    A session without a mark is one of ``cwd`` from now on, with the user's own model. Raises
+    A session without a mark is one of ``cwd`` from now on; whose mark is not of its model goes on
+    with the user's own. Raises
     ``MalformedBody`` where the file's tables do not let it be dropped.
     """
     dropped = foreign(db)
@@ -157,12 +174,14 @@ def drop_foreign(db: sqlite3.Connection, cwd: str) -> tuple[str, ...]:
         db.execute(f"{statement} WHERE {_foreign(table)}", now)
     if foreign(db):
         raise MalformedBody("it holds what this home did not write and what cannot be taken out")
-    if not is_own(db):
+    if not is_whole(db):
         there, model = db.execute("SELECT cwd, model FROM session").fetchone()
-        if (place := from_column(there)) != cwd:
-            dropped = (*dropped, f"its directory {place}")
+        if not is_own(db):
+            if (place := from_column(there)) != cwd:
+                dropped = (*dropped, f"its directory {place}")
+            db.execute("UPDATE session SET cwd = ?", (to_column(cwd),))
         if name := from_column(model):  # it says whose server gets what is said from now on
             dropped = (*dropped, f"its model {name}")
-        db.execute("UPDATE session SET cwd = ?, model = ''", (to_column(cwd),))
+        db.execute("UPDATE session SET model = ''")
         put_mark(db, "session", 1)
     return dropped

@@ -168,7 +168,7 @@ class SqliteStore:
 
         A session of another home is one of the directory ``cwd`` from now on.
         """
-        if await self._read(seals.is_own) and not await self._read(seals.foreign):
+        if not await self._read(seals.has_foreign):
             return ()
         return await self._write(seals.drop_foreign, str(cwd))
 

@@ -339,8 +339,11 @@ class SessionWrites:
         )
 
     def named(self, db: sqlite3.Connection, column: str, text: str) -> None:
-        """Set the session's ``title`` or ``model``."""
+        """Set the session's ``title`` or ``model``; what was marked stays so, and nothing else."""
+        is_whole = seals.is_whole(db)
         db.execute(f"UPDATE session SET {column} = ?", (to_column(self.redact(text)),))  # noqa: S608 - own names
+        if is_whole:
+            seals.put_mark(db, "session", 1)
 
     def state(self, db: sqlite3.Connection, key: str, value: Any) -> None:
         """Store a JSON value under ``key``; ``None`` removes it."""

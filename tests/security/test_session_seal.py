@@ -322,6 +322,24 @@ def test_another_home_s_session_does_not_say_whose_server_gets_what_is_said_next
     assert [request.path for request in model_server.requests[before:]] == ["/v1/messages"]
 
 
+@pytest.mark.sampled
+def test_a_model_that_somebody_put_into_a_session_of_this_home_answers_nothing(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    env = {
+        **agent_env(model_server, OPENAI),
+        **agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home")),
+    }
+    path = begun(model_server, work, env)
+    change(path, ("UPDATE session SET model = ?", ("openai/gpt-5-pro",)))
+    before = len(model_server.requests)
+    done = run_agent("run", "--resume", path.stem, "go on", env=env, cwd=work)
+    assert (done.code, "its model openai/gpt-5-pro" in done.stderr) == (0, True), done.stderr
+    assert [request.path for request in model_server.requests[before:]] == ["/v1/messages"]
+    done = run_agent("run", "--resume", path.stem, "go on", env=env, cwd=work)
+    assert (done.code, "its model" in done.stderr) == (0, False), done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.spec("REC-7")
 def test_a_list_of_things_to_do_that_is_none_does_not_end_the_chat(

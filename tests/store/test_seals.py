@@ -208,3 +208,41 @@ def test_a_file_whose_rows_are_not_in_the_order_of_their_names_is_damaged(path: 
         taken_up(path)
     repair(path)
     assert taken_up(path)[1] == KEPT
+
+
+def test_a_model_that_somebody_else_wrote_is_dropped(path: Path) -> None:
+    change(path, "UPDATE session SET model = 'other/b'")
+    assert taken_up(path)[:2] == (("its model other/b",), KEPT)
+    assert taken_up(path) == ((), KEPT, 0)
+
+
+def test_a_model_that_the_user_chose_stays_and_its_choice_marks_nothing_else(path: Path) -> None:
+    async def choose() -> None:
+        store = await SqliteStore.open(path, seal=seal)
+        await store.set_model("a/c")
+        await store.aclose()
+
+    asyncio.run(choose())
+    assert taken_up(path, "/there") == ((), KEPT, 0)
+    change(path, "UPDATE session SET cwd = '/evil'")
+    asyncio.run(choose())
+    assert taken_up(path)[0] == ("its directory /evil", "its model a/c")
+
+
+def test_a_session_from_before_models_were_marked_keeps_its_directory(path: Path) -> None:
+    earlier = seal('["session", "s", "session", 1, "/here"]')
+    change(path, f"UPDATE session SET seal = '{earlier}'")
+    assert taken_up(path, "/there")[:2] == (("its model a/b",), KEPT)
+    assert taken_up(path, "/there") == ((), KEPT, 0)
+
+
+def test_bytes_have_another_mark_than_the_text_that_reads_like_them(path: Path) -> None:
+    change(path, "UPDATE session SET cwd = x'2f68'")
+    assert taken_up(path, "/h")[0] == ("its model a/b",)
+    change(path, "UPDATE session SET cwd = x'2f68', model = x'62'")
+    with closing(sqlite3.connect(path)) as db, db:
+        seals.prepare(db, "s", seal)
+        seals.put_mark(db, "session", 1)
+    assert taken_up(path, "/there") == ((), KEPT, 0)
+    change(path, "UPDATE session SET cwd = '2f68', model = '62'")
+    assert taken_up(path)[0] == ("its directory 2f68", "its model 62")
