@@ -203,12 +203,18 @@ def _forms(secret: str) -> Iterator[str]:
 
     raw = secret.encode("utf-8", "surrogatepass")
     yield secret
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield json.dumps(secret)[1:-1]
+    for is_ascii in (False, True):
+        in_json = json.dumps(secret, ensure_ascii=is_ascii)[1:-1]
+        yield in_json
+        yield in_json.replace("/", r"\/")  # as PHP writes it
+        for chars in ("<>&", "<>&'+"):  # as Go does, and .NET
+            for form in (r"\u{:04x}", r"\u{:04X}"):
+                known = in_json if "'" not in chars else in_json.replace(r"\"", form.format(34))
+                yield known.translate({ord(char): form.format(ord(char)) for char in chars})
     yield raw.decode("latin-1")  # bytes are looked through as such
-    yield quote(raw)
-    yield quote(raw, safe="")
-    yield quote_plus(raw)
+    for in_address in (quote(raw), quote(raw, safe=""), quote_plus(raw)):
+        yield in_address
+        yield re.sub("%..", lambda found: found[0].lower(), in_address)
     in_html = secret
     for char, entity in _ENTITIES:
         in_html = in_html.replace(char, entity)

@@ -24,7 +24,7 @@ _LEAST_BITS = 40.0
 # how keys of services begin, whatever follows
 _PREFIXES = LazyPattern(
     r"[srp]k-(?:ant-|proj-|or-|svcacct-)?|[sr]k_(?:live|test)_|AIza|ya29\.|gh[pousr]_|github_pat_"
-    r"|glpat-|xox[abeprs]-|gsk_|hf_|npm_|xai-|csk-|pplx-|A(?:KI|SI)A|eyJ"
+    r"|glpat-|xox[abeprs]-|gsk_|hf_|npm_|xai-|csk-|pplx-|xapp-|A(?:KI|SI)A|eyJ"
 )
 # what keys look like, wherever they stand
 KEYS = r"""(?ix)
@@ -34,8 +34,8 @@ KEYS = r"""(?ix)
     | AIza[0-9A-Za-z_\-]{20,}                  # Google
     | ya29\.[0-9A-Za-z_\-]{20,}
     | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[0-9A-Za-z_\-]{16,}
-    | xox[abeprs]-[A-Za-z0-9\-]{10,}
-    | (?:gsk|hf|npm)_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9]{20,}
+    | (?:xox[abeprs]|xapp-[0-9])-[A-Za-z0-9\-]{10,}
+    | (?:gsk|hf|npm)_[A-Za-z0-9]{20,} | (?:xai|csk|pplx)-[A-Za-z0-9]{20,}
     | A(?:KI|SI)A[0-9A-Z]{16}\b
     # a signed web token; its first part ends where another may begin, so that no text is read twice
     | eyJ(?:(?![_\-]eyJ)[A-Za-z0-9_\-]){8,}+\.[A-Za-z0-9_\-]{8,}+\.[A-Za-z0-9_\-]{8,}

@@ -21,6 +21,8 @@ def forms(secret: str) -> Iterator[bytes]:
     yield json.dumps(secret)[1:-1].encode()
     yield quote(secret).encode()
     yield quote(secret, safe="").encode()
+    yield quote(secret, safe="").replace("%2F", "%2f").encode()
+    yield json.dumps(secret)[1:-1].replace("/", r"\/").encode()
     yield secret.encode("utf-16-le")
     for before in range(3):
         first, last = -(-before * 8 // 6), (before + len(raw)) * 8 // 6

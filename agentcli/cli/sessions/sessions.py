@@ -164,9 +164,9 @@ def events(options: SessionEventsOptions) -> int:
     if not found:
         write_error_line("no events were kept - keep them: agent config set keep_events true")
     for each in found:
-        data = json.dumps(each.data, ensure_ascii=False)
+        data = exported(json.dumps(each.data, ensure_ascii=False))  # whole: a key is known
         line = data if len(data) <= _MAX_EVENT else data[: _MAX_EVENT - 1] + "…"
-        write_out(f"{iso_time(each.at)} {clean_line(each.type)} {clean_line(exported(line))}\n")
+        write_out(f"{iso_time(each.at)} {clean_line(each.type)} {clean_line(line)}\n")
     return 0
 
 
