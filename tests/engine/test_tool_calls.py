@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -159,7 +160,7 @@ def test_a_batch_that_ignores_the_token_is_cancelled_call_by_call_with_the_truth
         assert result.status is ResultStatus.CANCELLED
         assert "refus" not in result.text.lower()
     for result in world.results[:2]:
-        assert "after 5.0 s" in second(result) or "after 0.0 s" in second(result)
+        assert re.search(r"after [05]\.\d s", second(result))
         assert "begun" in second(result)
         assert "side effects are possible" in second(result)
     assert "had not started" in second(world.results[2])
