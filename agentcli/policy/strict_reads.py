@@ -110,6 +110,8 @@ _KEY = r"(?:\.|(?:\.\w+|\[[0-9]*\])+|\.\[[0-9]*\](?:\.\w+|\[[0-9]*\])*)"
 _KEYS = re.compile(rf"{_KEY}(?: ?\| ?(?:length|keys(?:\[\])?))?", re.ASCII)
 _TESTS = re.compile(r"-[defrsx]")
 _TEXT = re.compile(r"(?!-)(?:[^%\\]|%s|%%|\\n)+")  # of printf
+# nothing that looks for an object: git may fetch one, with the repository's programs
+_REVISIONS = frozenset({"HEAD", "--abbrev-ref", "--show-toplevel", "--show-prefix", "--git-dir"})
 _SHORT_VERSION = (["node", "-v"], ["python", "-V"], ["python3", "-V"])
 
 
@@ -317,6 +319,10 @@ class _Strict:
         """A word without ``+`` would set the clock."""
         return all(word.startswith("+") for word in rest)
 
+    def git(self, rest: Sequence[str]) -> bool:
+        """Where the repository is, and what is checked out there: looks at names, runs nothing."""
+        return rest[:1] == ["rev-parse"] and _REVISIONS.issuperset(rest[1:])
+
     def _are_files(self, words: Sequence[str]) -> bool:
         return all(not word.startswith("-") and self.may_read(word) for word in words)
 
@@ -362,6 +368,6 @@ def _is_stand_in(found: str) -> bool:
 
 _SPECIAL: dict[str, Callable[[_Strict, Sequence[str]], bool]] = {
     "[": _Strict.bracket, "awk": _Strict.awk, "date": _Strict.date, "find": _Strict.find,
-    "jq": _Strict.jq, "printf": _Strict.printf, "ps": _Strict.ps, "sed": _Strict.sed,
-    "test": _Strict.test,
+    "git": _Strict.git, "jq": _Strict.jq, "printf": _Strict.printf, "ps": _Strict.ps,
+    "sed": _Strict.sed, "test": _Strict.test,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from agentcli.domain.tools import Workspace
 from agentcli.policy.read_only_table import SPECS, spec_of
 from tests.support.reads import is_read_only
+from tests.support.repositories import git, make_repository
 
 SUITE = Path(__file__).resolve().parents[2].parent / "shared/suites/bash"
 needs_suite = pytest.mark.skipif(not SUITE.is_dir(), reason="../shared/suites is not there")
@@ -383,7 +385,7 @@ CONTAINED_LOOKS = [
     "git grep -n foo", "git blame a.txt", "git reflog", "git remote -v", "git config --get user.name", "git config user.name", "GIT_PAGER=cat git log", "LC_ALL=C sort a.txt | TZ=UTC uniq",
     "find . | xargs", "ls | xargs -n1 basename", "find . -name '*.txt' -exec dirname {} \\;", "builtin pwd", "command git log",
     "git -C sub log", "git ls-files | xargs wc -l", "git ls-files -o --exclude-standard", "env", "git log -Sfoo -p",
-    "git log --pretty=format:'%h %s' | head", "git diff main...HEAD -- sub", "git rev-parse --abbrev-ref HEAD", "cd sub && git status",
+    "git log --pretty=format:'%h %s' | head", "git diff main...HEAD -- sub", "git rev-parse HEAD~1", "cd sub && git status",
     'echo "$USER is $(whoami)"', "yarn --version", "go version", "rustc -V", "pip list",
     "npm ls --depth=0", "wc -l $(git ls-files)", "cd $(git rev-parse --show-toplevel) && ls",
     "sed 's/a/b/' a.txt", "sed 's/[^/]*$//;/^#/d' a.txt", "sed ':a;N;$!ba;s/\\n/,/g' a.txt",
@@ -574,16 +576,48 @@ def test_everyday_looks_do_not_ask(contained: bool, share: float, tmp_path: Path
         text: is_read_only(text.replace("\\n", "\n"), workspace, contained=contained)
         for _, text in found
     }
-    looks = [text for kind, text in found if kind == "read" and _is_installed(text)]
+    looks = [text for kind, text in found if kind == "read"]
     assert sum(free[text] for text in looks) >= share * len(looks)
     assert not any(free[text] for kind, text in found if kind == "contained")
 
 
-def _is_installed(text: str) -> bool:
-    """Without a sandbox a program that is not found is not known to be the system's."""
-    program = text.split()[0]
-    return program in {"cd", "for", "type", "(cd", "["} or shutil.which(program) is not None
+@pytest.mark.spec("SEC-4")
+def test_what_is_free_of_git_without_a_sandbox_runs_no_program_of_a_repository(
+    tmp_path: Path,
+) -> None:
+    root = make_repository(tmp_path / "work")
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    program.chmod(0o755)
+    config = root / ".git/config"
+    config.write_text(
+        config.read_text()
+        + "".join(f"[{section}]\n{key} = {program}\n" for section, key in _PROGRAMS_OF_GIT)
+        + f"[extensions]\npartialClone = o\n[branch]\nsort = -committerdate\n"
+        f'[remote "o"]\npromisor = true\nurl = {root}\nuploadpack = {program}\n'
+    )
+    head = git(root, "rev-parse", "HEAD").strip()
+    for pack in (root / ".git/objects").glob("??/*"):
+        pack.unlink()  # an object that is asked for is fetched
+    workspace = Workspace(root, root)
+    free = ["git rev-parse HEAD", "git rev-parse --abbrev-ref HEAD",
+            "git rev-parse --show-toplevel", "git rev-parse --git-dir"]  # fmt: skip
+    for text in free:
+        assert is_read_only(text, workspace), text
+        done = subprocess.run(text.split(), cwd=root, capture_output=True, text=True, check=True)
+        assert text != free[0] or done.stdout.strip() == head
+    assert not (tmp_path / "ran").exists()
+    subprocess.run(["git", "branch", "-a"], cwd=root, capture_output=True, check=False)
+    assert (tmp_path / "ran").exists()  # the trap is one
+    for text in ("git branch", "git branch -a", "git log", "git rev-parse HEAD^{tree}"):
+        assert not is_read_only(text, workspace), text
 
+
+_PROGRAMS_OF_GIT = [
+    ("core", "fsmonitor"), ("core", "pager"), ("core", "sshCommand"), ("pager", "rev-parse"),
+    ("pager", "branch"), ("alias", "branch"), ("alias", "rev-parse"), ("gpg", "program"),
+    ("diff", "external"), ("credential", "helper"),
+]  # fmt: skip
 
 KINDS = {"files", "file", "text", "pattern", "any", "none"}
 
