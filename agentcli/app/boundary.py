@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from agentcli.app.options import SessionOptions
 from agentcli.app.trust import hook_scripts, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.sandbox import SandboxKind
+from agentcli.domain.sandbox import HostGate, SandboxKind, plain_host
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.extensions.places import KINDS
 from agentcli.policy.decision import Policy
@@ -100,8 +101,9 @@ def policy_here(settings: Settings, options: SessionOptions) -> Policy:
     from agentcli.process.sandbox import look_for_sandbox
 
     policy = policy_for(settings, options)
-    policy.contained = look_for_sandbox(options.cwd, settings.sandbox).is_on
-    policy.network = settings.sandbox_network
+    state, network = look_for_sandbox(options.cwd, settings.sandbox), settings.sandbox_network
+    hosts = _hosts(settings) if state.kind is SandboxKind.BWRAP and not network else ()
+    policy.limit_by(replace(state, network=network, hosts=hosts))
     return policy
 
 
@@ -154,7 +156,25 @@ def session_sandbox(
 
     wanted, network = settings.sandbox, settings.sandbox_network
     variables = settings.sandbox_variables
-    return SessionSandbox(workspace, own_places, wanted, network=network, variables=variables)
+    sandbox = SessionSandbox(workspace, own_places, wanted, network=network, variables=variables)
+    sandbox.let_through(_hosts(settings), _gate)
+    return sandbox
+
+
+def _gate() -> HostGate:
+    from agentcli.wire.host_proxy import HostProxy
+
+    return HostProxy()
+
+
+def _hosts(settings: Settings) -> tuple[str, ...]:
+    """Those that commands inside reach without asking; raises ``ConfigError``."""
+    hosts = {text: plain_host(text) for text in settings.sandbox_hosts}
+    if wrong := next((text for text, host in hosts.items() if host is None), ""):
+        raise ConfigError(
+            f"sandbox_hosts: {wrong!r} is no host", "write it as npmjs.org or example.com:8443"
+        )
+    return tuple(filter(None, hosts.values()))
 
 
 async def make_sandbox(
@@ -203,17 +223,3 @@ def _users_directories(settings: Settings) -> tuple[Path, ...]:
     if not home.startswith("/"):
         return ()
     return tuple(map(Path(home, ".claude").joinpath, KINDS))
-
-
-def hold_worktree(settings: Settings, cwd: Path) -> tuple[Callable[[], Awaitable[None]], ...]:
-    """Where ``cwd`` is in a worktree, that stays for as long as the session is open (SCALE-1)."""
-    if not settings.paths.worktree_records_dir.is_dir():
-        return ()
-    from agentcli.app.worktrees.book import Worktrees
-
-    give_back = Worktrees(settings.paths).hold(cwd)
-
-    async def release() -> None:
-        give_back()
-
-    return (release,)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.app.background import SPAWN, RunsOfSession
 from agentcli.app.boundary import (
-    hold_worktree,
     make_sandbox,
     policy_for,
     server_files,
@@ -313,7 +312,7 @@ async def _build(
             *end_map,
             *_closers(options, store, info.id),
             partial(sandbox.aclose, listeners.notify),
-            *hold_worktree(settings, options.cwd),
+            *_hold_worktree(settings, options.cwd),
         ),
     )
     conversation: Conversation = Conversation(
@@ -586,3 +585,17 @@ def _budget_notice(model: ModelInfo) -> tuple[str, ...]:
     what = f"warning: the price of {model.id} is unknown, so --max-budget-usd cannot be kept"
     key = f'models."{model.id}".input_price'
     return (f"{what} - set it: agent config set '{key}' USD, and output_price",)
+
+
+def _hold_worktree(settings: Settings, cwd: Path) -> tuple[Callable[[], Awaitable[None]], ...]:
+    """Where ``cwd`` is in a worktree, that stays for as long as the session is open (SCALE-1)."""
+    if not settings.paths.worktree_records_dir.is_dir():
+        return ()
+    from agentcli.app.worktrees.book import Worktrees
+
+    give_back = Worktrees(settings.paths).hold(cwd)
+
+    async def release() -> None:
+        give_back()
+
+    return (release,)

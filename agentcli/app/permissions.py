@@ -94,7 +94,8 @@ def _where(call: CallFacts, decision: Decision, policy: Policy) -> str:
         return "without a sandbox"
     if access is Access.INSIDE and policy.network:
         access = Access.NETWORK
-    return _WHERE[access]
+    reached = access in {Access.INSIDE, Access.INSIDE_SEARCH} and ", ".join(policy.hosts)
+    return _WHERE[access] + (f", with network to {reached}" if reached else "")
 
 
 def read_call(toolbox: ToolBox, text: str) -> tuple[str, dict[str, Any]]:

@@ -241,7 +241,7 @@ class Session:
         if (sandbox := self._parts.sandbox) is None:
             self.policy.contained = False
         else:
-            self.policy.contained, self.policy.network = sandbox.state.is_on, sandbox.state.network
+            self.policy.limit_by(sandbox.state)
 
     @property
     def background(self) -> Background | None:

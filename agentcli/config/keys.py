@@ -257,6 +257,9 @@ KEYS: Mapping[str, Key] = {
     "sandbox_network": Key(
         KeyKind.FLAG, "Commands in the sandbox have the network without asking", default=False
     ),
+    "sandbox_hosts": Key(
+        KeyKind.LIST, "Hosts that commands in the sandbox reach without asking", ()
+    ),
     "sandbox_readable": Key(
         KeyKind.PLACES, "What else of your home directory commands in the sandbox may read", ()
     ),

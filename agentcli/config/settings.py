@@ -84,6 +84,7 @@ class Settings:
     keep_events: bool
     sandbox: str
     sandbox_network: bool
+    sandbox_hosts: tuple[str, ...]
     sandbox_readable: tuple[str, ...]
     sandbox_variables: tuple[str, ...]
     max_steps: int

@@ -5,14 +5,18 @@ And the files that it is not to write unasked, because programs outside obey the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from socket import socket
 
 
 class SandboxKind(StrEnum):
@@ -53,7 +57,8 @@ class Access(StrEnum):
 class SandboxState:
     """What is in force. ``wanted`` is the setting; ``problem`` is why there is not (more of) it.
 
-    ``network``: commands have it without asking. ``known``: it was found out by a real run, which
+    ``network``: commands have it without asking; ``hosts`` are those that they reach all the same
+    where it is closed. ``known``: it was found out by a real run, which
     happens when the first command needs it. ``advice`` says how to fix ``problem``. ``writable``
     are the directories in which commands can write, ``readable`` what they see of the home
     directory, ``sockets`` which Unix sockets they reach, in words; ``withheld`` are the variables
@@ -64,6 +69,7 @@ class SandboxState:
     wanted: str = "auto"
     problem: str = ""
     network: bool = False
+    hosts: tuple[str, ...] = ()
     known: bool = True
     advice: str = ""
     writable: tuple[Path, ...] = ()
@@ -96,6 +102,52 @@ class Confined:
     cwd: Path
     namespaces: tuple[int, ...] = ()
     rules: Mapping[str, object] = MappingProxyType({})
+
+
+_HOST = LazyPattern(
+    r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?)(?::(?P<port>[0-9]{1,5}))?",
+    re.ASCII,
+)
+_WEB_PORTS = (80, 443)
+_MAX_HOST_CHARS = 253
+_MAX_PORT = 65_535
+
+
+def plain_host(text: str) -> str | None:
+    """``text`` as a host that the network may be allowed for; ``None``: it is none (SEC-18)."""
+    plain = text.strip().lower().rstrip(".")
+    found = _HOST.fullmatch(plain) if len(plain) <= _MAX_HOST_CHARS and ".." not in plain else None
+    is_host = found is not None and 0 < int(found["port"] or 1) <= _MAX_PORT
+    return plain if is_host else None
+
+
+def is_named(names: Sequence[str], host: str, port: int) -> bool | None:
+    """Whether one of ``names`` covers ``host``, and is that very host; ``None``: none does.
+
+    ``npmjs.org`` covers itself and the hosts below it, at the ports of the web; ``npmjs.org:8443``
+    at that port alone; a name of one label or an address only itself.
+    """
+    found = None
+    for name in filter(None, map(_HOST.fullmatch, names)):
+        known, wanted = name["name"].strip("[]"), name["port"]
+        if port != int(wanted) if wanted else port not in _WEB_PORTS:
+            continue
+        if host == known:
+            return True
+        found = False if "." in known and host.endswith(f".{known}") else found
+    return found
+
+
+class HostGate(Protocol):
+    """Lets connections from inside through to some hosts, and no other."""
+
+    hosts: tuple[str, ...]
+
+    def take_refused(self) -> tuple[str, ...]:
+        """Which hosts were asked for in vain since the last call."""
+
+    async def serve(self, listener: socket) -> None:
+        """Answer whoever connects to ``listener``, until this is cancelled."""
 
 
 StillLives = Callable[[], int]
@@ -171,6 +223,9 @@ class Sandbox(Protocol):
 
     def switch(self, *, on: bool) -> None:
         """Use it or do not, from the next command on."""
+
+    async def allow_host(self, host: str) -> str:
+        """Let commands reach ``host``, as ``plain_host`` writes it; else why that cannot be."""
 
     def go_on_as(self, before: Sandbox) -> None:
         """Be switched as ``before`` is."""

@@ -209,6 +209,5 @@ class SessionParts:
         )
         if not (self.policy.is_held or any(runs)):
             return ""
-        state = await self.sandbox.begin()
-        self.policy.contained, self.policy.network = state.is_on, state.network
+        self.policy.limit_by(await self.sandbox.begin())
         return "; ".join(filter(None, (self.sandbox.take_notice(), self.policy.take_auto_notice())))

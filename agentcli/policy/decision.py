@@ -16,7 +16,7 @@ from typing import Any
 from agentcli.domain.errors import UsageError
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import PermissionMode
-from agentcli.domain.sandbox import Access
+from agentcli.domain.sandbox import Access, SandboxState
 from agentcli.domain.tools import ToolDefinition, Workspace
 from agentcli.domain.values import frozen, mutable
 
@@ -108,8 +108,9 @@ class Policy:
     their real paths.
     ``contained``: a sandbox keeps commands from all but the workspace; ``is_bound``: the user has
     named that sandbox, so that it stays in mode ``yolo`` (SEC-3); ``network``: commands have it
-    within that, as the settings say; ``yolo_twice``: the user has
-    asked twice for no questions, so that destructive commands run as well (SEC-14).
+    within that, as the settings say, ``hosts``: those that they reach where they have not;
+    ``yolo_twice``: the user has asked twice for no questions, so that destructive commands run as
+    well (SEC-14).
     ``roots`` are what is worked in, the worktrees of sub-agents too, of which
     ``run_by_others`` says how git or a shell would run or obey a file when the user calls it;
     empty: neither would (SEC-17); ``look_around``, which may take a second, before a judgement has
@@ -129,6 +130,7 @@ class Policy:
     contained: bool = False
     is_bound: bool = False
     network: bool = False
+    hosts: tuple[str, ...] = ()
     yolo_twice: bool = False
     roots: list[Path] = field(default_factory=list)
     run_by_others: Callable[[Path], str] = lambda _: ""
@@ -157,6 +159,10 @@ class Policy:
     def has_boundary(self) -> bool:
         """Whether commands run in a sandbox unless they ask for more."""
         return self.contained and self.wants_boundary
+
+    def limit_by(self, state: SandboxState) -> None:
+        """Judge commands by what limits them."""
+        self.contained, self.network, self.hosts = state.is_on, state.network, state.hosts
 
     def take_auto_notice(self) -> str:
         """What the user is told once where mode ``auto`` has no sandbox to rely on (SEC-3).

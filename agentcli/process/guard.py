@@ -288,7 +288,7 @@ def prctl(option: int, value: int | bytes) -> int:
         return -1
 
 
-def _join(handles: list[int]) -> None:
+def join(handles: list[int]) -> None:
     """Enter the namespaces: a user namespace first, then the network that belongs to it."""
     if not handles:
         return
@@ -392,7 +392,7 @@ def _become(request: dict[str, Any], error_write: int, go: int | None) -> None:
         error_write = fcntl.fcntl(error_write, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
         os.setsid()
         problem = "sandbox"
-        _join(request["join"])
+        join(request["join"])
         _limit(request, error_write, go)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # joining a user namespace takes it back
         signal.set_wakeup_fd(-1)

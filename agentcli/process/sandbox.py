@@ -26,6 +26,7 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.sandbox import (
     Access,
     Confined,
+    HostGate,
     Sandbox,
     SandboxKind,
     SandboxState,
@@ -34,6 +35,8 @@ from agentcli.domain.sandbox import (
 from agentcli.domain.tools import Workspace, real_path
 
 if TYPE_CHECKING:
+    import socket
+
     from agentcli.process.sandbox_places import OwnPlaces, Places
     from agentcli.process.sandbox_setup import PrivatePlaces, Probe
     from agentcli.process.sandbox_watch import TreeWatch
@@ -72,6 +75,10 @@ class SessionSandbox:
         self._wanted = wanted
         self._network = network
         self._variables = frozenset(variables)
+        self._hosts: tuple[str, ...] = ()
+        self._make_gate: Callable[[], HostGate] | None = None
+        self._gate: HostGate | None = None
+        self._door: tuple[socket.socket, asyncio.Task[None]] | None = None
         self._program = ""
         self._takes_open_files = False
         self._places: Places | None = None
@@ -98,6 +105,10 @@ class SessionSandbox:
         self._notice_given = False
         _open.append(self)
 
+    def let_through(self, hosts: tuple[str, ...], make_gate: Callable[[], HostGate]) -> None:
+        """Commands reach ``hosts`` by what ``make_gate`` makes, which is asked for it once."""
+        self._hosts, self._make_gate = hosts, make_gate
+
     @property
     def state(self) -> SandboxState:
         """What is in force, as far as it is known."""
@@ -120,7 +131,38 @@ class SessionSandbox:
             if not (self._state.known or self._paused or self._is_closed):
                 gone = threading.Event()
                 await uninterruptible(asyncio.to_thread(self._look, gone), gone.set)
+                await self._open_door()
         return self.state
+
+    async def allow_host(self, host: str) -> str:
+        """Let commands reach ``host``, here and in other trees of the session; see the port."""
+        state = await self.begin()
+        if not state.is_on or state.network:
+            return "the network is open"
+        for each in (self, *(one for one in _open if one._leader is self)):  # noqa: SLF001 - of its own kind
+            async with each._lock:  # noqa: SLF001 - as above
+                each._hosts = tuple(dict.fromkeys((*each._hosts, host)))  # noqa: SLF001 - as above
+                await each._open_door()  # noqa: SLF001 - as above
+        return "" if self._door is not None else self._state.problem
+
+    async def _open_door(self) -> None:
+        """Where hosts are named, have the gate listen in the network that commands share."""
+        state, make_gate = self._state, self._make_gate
+        if not (self._hosts and state.is_on and make_gate) or state.network or self._is_closed:
+            return
+        self._gate = gate = self._gate or make_gate()
+        gate.hosts = self._hosts
+        if self._door is None:
+            from agentcli.process.sandbox_setup import listener_in
+
+            try:
+                listener = await uninterruptible(asyncio.to_thread(listener_in, self._namespaces))
+            except OSError as error:
+                problem = "; ".join(filter(None, (state.problem, str(error))))
+                self._state = replace(state, problem=problem)
+                return
+            self._door = listener, asyncio.create_task(gate.serve(listener))
+        self._state = replace(self._state, hosts=self._hosts)
 
     def switch(self, *, on: bool) -> None:
         """Use it or do not, from the next command on; on when it was never wanted: look for it."""
@@ -142,6 +184,8 @@ class SessionSandbox:
         self._leader = leader
         if leader is not None:
             self.go_on_as(leader)
+        if isinstance(leader, SessionSandbox):
+            self._hosts = leader._hosts  # noqa: SLF001 - of its own kind
 
     def take_notice(self) -> str:
         """What the user is told, once: why there is none, and what was set aside."""
@@ -259,14 +303,16 @@ class SessionSandbox:
         if self._private is None:
             return dict(base)
         from agentcli.process.environment import without_credentials
-        from agentcli.process.sandbox_setup import inside_environment
+        from agentcli.process.sandbox_setup import inside_environment, proxy_variables
 
         network = self._network or access is Access.NETWORK
         base = without_credentials(base, self._variables, network=network)
         is_bwrap = self._state.kind is SandboxKind.BWRAP
-        return inside_environment(
-            base, self._private, self._home, is_bwrap=is_bwrap, network=network
+        door = None if network else self._door
+        inside = inside_environment(
+            base, self._private, self._home, is_bwrap=is_bwrap, network=network or door is not None
         )
+        return inside if door is None else inside | proxy_variables(door[0].getsockname()[1])
 
     def read_only_environment(self, base: Mapping[str, str], command: str) -> dict[str, str]:
         """``base``, the whole of it, as a command that only reads has it; see the port."""
@@ -386,7 +432,7 @@ class SessionSandbox:
             self._running = max(0, self._running - 1)
             if still_lives is not None:
                 self._left.append(still_lives)
-            before, self._unsaid = self._unsaid, []
+            before, self._unsaid = [*self._unsaid, *self._refused_hosts()], []
             lines = (*before, *await uninterruptible(asyncio.to_thread(self._set_aside)))
             if not self._running:
                 self._mounted_on.clear()
@@ -395,6 +441,13 @@ class SessionSandbox:
             elif not self._running:
                 self._watch.read_only = self._alone
             return lines
+
+    def _refused_hosts(self) -> list[str]:
+        refused = self._gate.take_refused() if self._gate is not None else ()
+        if not refused:
+            return []
+        line = f"[sandbox: no connection to {', '.join(refused)}: the user has not allowed it;"
+        return [f'{line} /sandbox allow HOST does, access "network" asks for all hosts at once]']
 
     async def step_outside(self) -> tuple[str, ...]:
         """Before what the user has allowed outside of it; see the port."""
@@ -520,7 +573,13 @@ class SessionSandbox:
         async with self._lock:  # what is being found out would be left behind
             private, self._private = self._private, None
             namespaces, self._namespaces = self._namespaces, ()
+            door, self._door = self._door, None
             self._state = replace(self._state, kind=SandboxKind.OFF, known=False)
+        if door is not None:
+            listener, answering = door
+            answering.cancel()
+            await asyncio.wait({answering})
+            listener.close()
         for handle in namespaces:
             with contextlib.suppress(OSError):
                 os.close(handle)

@@ -9,11 +9,13 @@ what the user can do (SEC-7).
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import select
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -176,7 +178,10 @@ def _private_in(parent: Path) -> PrivatePlaces:
 def inside_environment(
     base: Mapping[str, str], private: PrivatePlaces, home: Path, *, is_bwrap: bool, network: bool
 ) -> dict[str, str]:
-    """``base`` as a command inside has it: nothing in it leads out."""
+    """``base`` as a command inside has it: nothing in it leads out.
+
+    ``network``: it reaches something, and tries as often as it does elsewhere.
+    """
     inside = {name: value for name, value in base.items() if not _DOORS.fullmatch(name)}
     temporary = "/tmp" if is_bwrap else str(private.temporary)  # noqa: S108 - private
     caches = {name: f"{temporary}/.cache/{place}" for name, place in _CACHES.items()}
@@ -189,6 +194,14 @@ def inside_environment(
             inside |= {f"GIT_CONFIG_KEY_{count}": key, f"GIT_CONFIG_VALUE_{count}": value}
             inside["GIT_CONFIG_COUNT"] = count = str(int(count) + 1)
     return caches | ({} if network else _TRIES_ONCE) | inside | {"TMPDIR": temporary}
+
+
+def proxy_variables(port: int) -> dict[str, str]:
+    """What leads programs to the proxy that lets named hosts through, but for what runs inside."""
+    proxy = f"http://127.0.0.1:{port}"
+    names = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
+    beside = dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
+    return names | dict.fromkeys(("all_proxy", "ALL_PROXY"), proxy) | beside
 
 
 def _as_file(git_settings: bytes, private: PrivatePlaces) -> str:
@@ -464,6 +477,47 @@ def _namespaces(info: int) -> tuple[int, ...]:
             os.close(handle)
         return ()
     return owner, network
+
+
+NO_SINGLE_HOSTS = "the network cannot be opened for single hosts here (it takes bubblewrap)"
+_LISTEN = """
+import socket, sys
+sys.path.append(sys.argv[1])
+import guard
+guard.join([int(handle) for handle in sys.argv[2:]])
+listener = socket.create_server(("127.0.0.1", 0))
+socket.send_fds(socket.socket(fileno=0), [b"."], [listener.fileno()])
+"""
+
+
+def listener_in(namespaces: Sequence[int]) -> socket.socket:
+    """A socket that listens in the network of ``namespaces``, and is ours; raises ``OSError``.
+
+    Only what runs in that network reaches it. Who enters a namespace must be a process of one
+    thread (setns(2)).
+    """
+    if not namespaces:
+        raise OSError(errno.ENETDOWN, NO_SINGLE_HOSTS)
+    ours, theirs = socket.socketpair()
+    here = str(Path(__file__).parent)
+    argv = (sys.executable, "-I", "-S", "-c", _LISTEN, here, *map(str, namespaces))
+    with ours, theirs:
+        try:
+            subprocess.run(  # noqa: S603 - our own interpreter and our own text
+                argv,
+                stdin=theirs.fileno(),
+                capture_output=True,
+                check=True,
+                timeout=TIMEOUT_S,
+                cwd="/",
+                pass_fds=tuple(namespaces),
+            )
+        except subprocess.SubprocessError:
+            raise OSError(errno.ENETDOWN, f"{NO_SINGLE_HOSTS}: nothing can listen there") from None
+        _, handles, _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    listener = socket.socket(fileno=handles[0])
+    listener.setblocking(False)  # noqa: FBT003 - as above
+    return listener
 
 
 def probe_landlock(roots: Sequence[Path], kept_out: Iterable[Path]) -> Probe:

@@ -350,7 +350,9 @@ def _limits(start: _Start, offered: Sandbox | None) -> str:
     """What the user should know before saying yes."""
     if start.sandbox is not None:
         network = start.access is Access.NETWORK or start.sandbox.state.network
-        return ", in the sandbox" + (", WITH NETWORK" if network else "")
+        some = ", ".join(start.sandbox.state.hosts)
+        reached = ", WITH NETWORK" if network else some and f", with network to {some}"
+        return f", in the sandbox{reached}"
     if offered is not None and offered.state.is_on:
         return ", OUTSIDE the sandbox"
     return ""
@@ -402,7 +404,8 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if start.sandbox is None:
         return []
     has_failed = bool(ended.returncode) and ended.ending is Ending.EXITED
-    offline = start.access is not Access.NETWORK and not start.sandbox.state.network
+    state = start.sandbox.state
+    offline = start.access is not Access.NETWORK and not (state.network or state.hosts)
     fetching = _FETCHES_ANY if has_failed else _FETCHES
     fetches = offline and fetching.search(command) is not None
     said = capture.data() if has_failed or fetches or "git" in command else b""

@@ -113,6 +113,19 @@ def _tls_context() -> ssl.SSLContext:
 # --- the connection ------------------------------------------------------------------------
 
 
+@contextlib.asynccontextmanager
+async def connected(
+    target: Target, law: AddressRules
+) -> AsyncIterator[httpcore.AsyncNetworkStream]:
+    """A bare connection to ``target``; raises as ``get`` does, and what ``httpcore`` raises."""
+    addresses = await checked_addresses(target, law.resolve, law.judge)
+    network = _Network(target, addresses, proxy_for(f"{target.scheme}://{target.authority}"))
+    try:
+        yield await network.connect_tcp(target.host, target.port, CONNECT_S)
+    finally:
+        await uninterruptible(network.aclose())
+
+
 @dataclass(slots=True)
 class _Network(httpcore.AsyncNetworkBackend):
     """Connects to the checked addresses, whatever name it is given."""

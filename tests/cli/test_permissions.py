@@ -11,6 +11,7 @@ import pytest
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import call, say
+from tests.support.sandboxes import needs
 from tests.support.wire_facts import facts_of
 
 pytestmark = pytest.mark.sampled
@@ -71,6 +72,10 @@ def test_explain_says_where_it_would_run_in_each_mode(tmp_path: Path, home: Path
     (home / "agentcli" / "config.toml").write_text("sandbox_network = true\n")
     told = explained("--permission-mode", "auto", "make", cwd=tmp_path)
     assert (told["answer"], told["where"]) == ("allow", "in the sandbox, with network")
+    (home / "agentcli" / "config.toml").write_text('sandbox_hosts = ["NPMjs.org"]\n')
+    told = explained("--permission-mode", "auto", "make", cwd=tmp_path)
+    needs("bwrap")
+    assert told["where"] == "in the sandbox, with network to npmjs.org"
 
 
 @pytest.mark.slow

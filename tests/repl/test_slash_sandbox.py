@@ -38,5 +38,12 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
         assert "Not in use" not in "".join(await chat.do("/sandbox"))
         with pytest.raises(UsageError, match="not valid"):
             await chat.do("/sandbox maybe")
+        with pytest.raises(UsageError, match="is no host"):
+            await chat.do("/sandbox allow https://npmjs.org/")
+        allowed = "\n".join(await chat.do("/sandbox allow NPMjs.org"))
+        assert "reach npmjs.org, in this session" in allowed
+        assert "Network: npmjs.org; for more the agent asks you" in await chat.do("/sandbox")
+        await chat.do("/sandbox off")
+        assert chat.session.policy.hosts == ()
 
     talk(DirectChat(tmp_path, model_server), body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.sandbox import SandboxKind, SandboxState
+from agentcli.domain.sandbox import Sandbox, SandboxKind, SandboxState, plain_host
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import reveal
 from agentcli.ui.theme import BOLD, DIM, WARNING
@@ -23,8 +23,13 @@ async def _run(chat: Chat, arguments: str) -> None:
         chat.show(["Commands of this session run without a sandbox."])
         return
     wanted = arguments.strip().lower()
+    word, _, named = wanted.partition(" ")
+    if word == "allow":
+        await _allow(chat, sandbox, named)
+        return
     if wanted not in {"", "on", "off"}:
-        raise UsageError(f"/sandbox {reveal(arguments)} is not valid", "use /sandbox on|off")
+        advice = "use /sandbox on|off or /sandbox allow HOST"
+        raise UsageError(f"/sandbox {reveal(arguments)} is not valid", advice)
     if wanted:
         sandbox.switch(on=wanted == "on")
         chat.session.sandbox_changed()  # nothing is judged by what was in force before
@@ -47,10 +52,25 @@ async def _run(chat: Chat, arguments: str) -> None:
     chat.show(lines)
 
 
+async def _allow(chat: Chat, sandbox: Sandbox, named: str) -> None:
+    host = plain_host(named)
+    if host is None:
+        advice = "write it as /sandbox allow npmjs.org, or with a port: example.com:8443"
+        raise UsageError(f"{reveal(named) or 'nothing'!r} is no host", advice)
+    if problem := await sandbox.allow_host(host):
+        advice = 'a command that asks for "network" can be allowed by itself'
+        raise UsageError(f"{host} cannot be allowed: {reveal(problem)}", advice)
+    chat.session.sandbox_changed()
+    line = f"Commands in the sandbox reach {', '.join(sandbox.state.hosts)}, in this session."
+    chat.show([line, chat.theme.paint("For good: agent config set sandbox_hosts", DIM)])
+
+
 def _limits(state: SandboxState) -> list[str]:
     if not state.is_on:
         return ["Commands have all of your rights."]
-    network = "open" if state.network else "none, but what the agent asks you for"
+    some = f"{', '.join(state.hosts)}; for more the agent asks you"
+    closed = some if state.hosts else "none, but what the agent asks you for"
+    network = "open" if state.network else closed
     home = str(Path.home())
     seen = [reveal(str(place)).replace(f"{home}/", "~/", 1) for place in state.readable]
     withheld = reveal(", ".join(state.withheld))
@@ -62,6 +82,7 @@ def _limits(state: SandboxState) -> list[str]:
         f"Variables that may be credentials are not given to them: {withheld or 'you have none'}",
         "  all the same: sandbox_variables in the settings",
         f"Network: {network}",
+        "  for single hosts: /sandbox allow HOST",
         f"Unix sockets: {state.sockets}",
         "Commands that only read run with nothing to write to and no network.",
         "What writes git's configuration, or what others obey (.envrc), asks and runs outside.",
@@ -69,5 +90,9 @@ def _limits(state: SandboxState) -> list[str]:
 
 
 COMMAND = SlashCommand(
-    "sandbox", "what limits commands; switch it off or on", _run, "[off|on]", while_working=True
+    "sandbox",
+    "what limits commands; switch it off or on, let them reach a host",
+    _run,
+    "[off|on|allow HOST]",
+    while_working=True,
 )
