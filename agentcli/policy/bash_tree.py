@@ -86,9 +86,24 @@ _LEAVES: dict[str, re.Pattern[str]] = {
     "test_operator": re.compile(r"-[a-zA-Z]{1,2}"),
 }
 _REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
-# kinds whose children are words with blanks between them
-_WORD_LISTS = frozenset({"command", "declaration_command", "unset_command", "file_redirect"})
-_NO_WORDS = frozenset({"file_descriptor", ">", ">>", "<", "&>", "&>>", ">&", "<&", ">|"})
+# kinds in which a line may end; elsewhere it ends the command
+_LINES = frozenset(
+    {
+        "program", "list", "pipeline", "subshell", "compound_statement", "if_statement",
+        "elif_clause", "else_clause", "for_statement", "while_statement", "do_group",
+        "case_statement", "case_item", "command_substitution", "process_substitution",
+    }
+)  # fmt: skip
+# kinds whose children may touch: they are one word
+_WORDS = frozenset(
+    {
+        "concatenation", "simple_expansion", "expansion", "variable_assignment",
+        "unary_expression", "binary_expression", "parenthesized_expression",
+        "command_substitution",
+    }
+)  # fmt: skip
+_PLACED = frozenset({"heredoc_start", "heredoc_body", "heredoc_end"})  # judged by their lines
+_METACHARACTERS = b" \t\n;&|<>()"
 _OPAQUE = frozenset({"string", "heredoc_body"})  # gaps are judged otherwise
 # of "git 0<a push" the parser makes a word and a redirection
 _NUMBERED = re.compile(rb"(?:\A|[\s;&|()<>])[0-9]+\Z")
@@ -171,17 +186,15 @@ def _compares(node: Node, text: str) -> bool:
 def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[str]) -> str:
     at = node.start_byte
     left_over = []
-    words = 0
+    before: Node | None = None
     for child in children:
         if not child.is_named and child.type.strip(" \t") not in tokens:
             return f"it uses {child.type!r} in an unusual place"
         gap = source[at : child.start_byte]
-        is_next_word = words > 0 and child.is_named and child.type not in _REDIRECTS
-        if is_next_word and (not gap or gap.strip(b" \t")):
+        if before and _is_torn(node, before, child, source):
             return "the parser splits a word or joins two lines"
-        words += node.type in _WORD_LISTS and child.type not in _NO_WORDS
         left_over.append(b"" if _is_dash(gap, child) else gap)
-        at = child.end_byte
+        at, before = child.end_byte, child
     if children:
         left_over.append(source[at : node.end_byte])
         if node.type not in _OPAQUE and b"".join(left_over).strip(b" \t\n"):
@@ -189,6 +202,18 @@ def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[s
     if node.type == "string" and not _INNER_TEXT.fullmatch(b" ".join(left_over).decode()):
         return "the parser skips a part of it"
     return ""
+
+
+def _is_torn(node: Node, before: Node, child: Node, source: bytes) -> bool:
+    """Whether the two children are one word to bash, or parts of two commands."""
+    if node.type in _OPAQUE or child.type in _PLACED:
+        return False
+    if gap := source[before.end_byte : child.start_byte]:
+        return b"\n" in gap and node.type not in _LINES
+    is_end = not before.is_named and before.type[-1:].encode() in _METACHARACTERS
+    first = source[child.start_byte : child.start_byte + 1]
+    is_apart = is_end or (child.type != "process_substitution" and first in _METACHARACTERS)
+    return node.type not in _WORDS and not is_apart
 
 
 def _is_dash(gap: bytes, node: Node) -> bool:

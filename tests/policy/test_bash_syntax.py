@@ -108,6 +108,9 @@ def test_a_word_that_is_not_known_is_none(text: str, words: tuple[str | None, ..
         "ls {fd}>x", "echo a<(ls)", "echo ${x:-'$(ls)'}", "`ls \\`ls\\``", "cat <<A\n", "exec 3<>x",
         "echo ?(a)", "cat <<E\n`ls`\nE", "sort -oa<<E\nE", "cat -<<E\nE", "cat <<-E -n<<F\nE\nF",
         "time A=b ls", "time -p ! ls", 'cat <<"E".. -n\nE\n', 'cat <<"E" \\  -n\nE\n',
+        # a line ends a command, and a word goes on to its blank
+        "[ -f\nx ]", "[\n-f x ]", "[ a =\nb ]", "[ a -a\n-f b ]", "{ls;\n}", "{ls ;\n}", "{} & ls",
+        "ls <<'E' '$x'$-\\;\nE",
         # plain shells read on: another command, and a word
         "ls &> /dev/null make", "ls &>>/dev/null 2>&1 make", "&>/dev/null ls", "ls 10>&1", "ls 10<x",
         "ls 0<x", "0<&1 ls", "ls 0>x", "ls a|0<<<x ls",

@@ -74,6 +74,7 @@ COMMANDS = (
     bash("quoting", "l''s; t'ou'ch {O}/pwned", "$'touch' {O}/pwned", "\\touch {O}/pwned", 't""ouch {O}/pwned'),
     bash("odd spaces", "ls\u00a0;" + TOUCH, "ls\u2028" + TOUCH, "ls\r\n" + TOUCH, "ls\v;" + TOUCH),
     bash("a program of the repository", "./ls", "{W}/ls", "PATH=. ls", files={"ls": "#!/bin/sh\n" + TOUCH + "\n"}),
+    bash("one behind the end of a line", "[ -f\n./x ]", "[ -f\n{W}/x ]", files={"x": "#!/bin/sh\n" + TOUCH + "\n"}),
     bash("read-only but elsewhere", "cat {H}/.ssh/id_rsa", "cat ../outside/precious.txt", "cat < {H}/.ssh/id_rsa", "head -c 100 /proc/self/root{H}/.ssh/id_rsa"),
     bash("by a link", "cat secret", "ls -la link/", links={"secret": "{H}/.ssh/id_rsa", "link": "{O}"}),
     bash("files from a list", "wc --files0-from={H}/list", "sort --files0-from={H}/list", "du --files0-from={H}/list", "grep -f {H}/.ssh/id_rsa a.txt"),
