@@ -232,7 +232,13 @@ def _expansion(_children: list[Node], text: str) -> str:
 
 
 def _substitution(_children: list[Node], text: str) -> str:
-    return "it nests backticks" if text.startswith("`") and "\\" in text else ""
+    if text.startswith("`") and "\\" in text:
+        return "it nests backticks"
+    return _subshell(_children, text.removeprefix("$"))
+
+
+def _subshell(_children: list[Node], text: str) -> str:
+    return "it may evaluate arithmetic" if text.startswith("((") else ""
 
 
 def _command(children: list[Node], text: str) -> str:
@@ -272,6 +278,7 @@ _SPECIAL: dict[str, Callable[[list[Node], str], str]] = {
     "expansion": _expansion,
     "simple_expansion": _variable,
     "command_substitution": _substitution,
+    "subshell": _subshell,
     "command": _command,
     "test_command": _test,
     "pipeline": _joined_commands,
