@@ -446,6 +446,8 @@ class _Walk:
             elif kind in _FRESH:
                 around = ()
                 self._substituted(node, children)
+            elif kind == "case_statement" and around:  # it may hold no command that has them
+                self._add(node, SimpleCommand((), self._text(node), (), around))
             elif kind == "for_statement":
                 self._loop(node, children)
             elif kind == "arithmetic_expansion" and not self.why_not:

@@ -167,6 +167,18 @@ def test_redirections_assignments_and_wrappers_are_told() -> None:
     assert parse_bash("> $x").commands[0].redirections[0].target is None
 
 
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize(
+    "text",
+    ["case x in esac >f", "case x in a) ;; esac >f", "(case x in esac) >f", "case $(a) in esac >f"],
+)
+def test_what_a_case_without_commands_writes_is_told(text: str) -> None:
+    parsed = parse_bash(text)
+    written = [each.target for command in parsed.commands for each in command.redirections]
+    assert parsed.understood
+    assert written == ["f"]
+
+
 @pytest.mark.sampled
 @pytest.mark.spec("SEC-4")
 @pytest.mark.parametrize(
