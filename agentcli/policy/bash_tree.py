@@ -108,6 +108,8 @@ _OPAQUE = frozenset({"string", "heredoc_body"})  # gaps are judged otherwise
 # of "git 0<a push" the parser makes a word and a redirection
 _NUMBERED = re.compile(rb"(?:\A|[\s;&|()<>])[0-9]+\Z")
 _LONGEST_NUMBER = 64
+# ">& -x" closes a stream for the program x
+_CLOSED = re.compile(r"[0-9]*[<>]&[ \t]*-[^\s]")
 # within "${…}" bash and the parser read quotes differently
 _EXPANSION = re.compile(r"\$\{#?[A-Za-z0-9_][^'\"\\`]*\}|\$\{[#?$!@*-]\}")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-])", re.ASCII)
@@ -273,7 +275,12 @@ def _variable(_children: list[Node], text: str) -> str:
     return "" if _VARIABLE.fullmatch(text) else "it uses an unusual expansion"
 
 
+def _redirect(_children: list[Node], text: str) -> str:
+    return "it has words behind a closed stream" if _CLOSED.match(text) else ""
+
+
 _SPECIAL: dict[str, Callable[[list[Node], str], str]] = {
+    "file_redirect": _redirect,
     "command_name": _command_name,
     "expansion": _expansion,
     "simple_expansion": _variable,

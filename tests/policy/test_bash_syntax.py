@@ -110,7 +110,7 @@ def test_a_word_that_is_not_known_is_none(text: str, words: tuple[str | None, ..
         "time A=b ls", "time -p ! ls", 'cat <<"E".. -n\nE\n', 'cat <<"E" \\  -n\nE\n',
         # a line ends a command, and a word goes on to its blank
         "[ -f\nx ]", "[\n-f x ]", "[ a =\nb ]", "[ a -a\n-f b ]", "{ls;\n}", "{ls ;\n}", "{} & ls",
-        "ls <<'E' '$x'$-\\;\nE", "! ((x))", "time ((x))",
+        "ls <<'E' '$x'$-\\;\nE", "! ((x))", ">& -ls x", "a <& -b", "time ((x))",
         # plain shells read on: another command, and a word
         "ls &> /dev/null make", "ls &>>/dev/null 2>&1 make", "&>/dev/null ls", "ls 10>&1", "ls 10<x",
         "ls 0<x", "0<&1 ls", "ls 0>x", "ls a|0<<<x ls",
