@@ -42,9 +42,22 @@ _MAKE = (
     r"[^-].*=.*|-[^-]*[fCEI].*|--(?!(?:keep-going|silent|quiet|jobs|dry-run|always-make|trace|verbose"
     r"|no-print-directory|ignore-errors|output-sync|debug)(?:=|\Z)).+"
 )
+_GITS = (
+    "--output", "--open-files-in-pager", "--exec", "--extcmd", "--upload-pack", "--receive-pack",
+    "--strategy",
+)  # fmt: skip
+_CUT_SHORT = "|".join({name[:end] for name in _GITS for end in range(len("--o"), len(name) + 1)})
 _BEYOND = {
-    # git-diff(1), also cut short
-    "git": r"--o(?:u(?:t(?:p(?:ut?)?)?)?)?(?:=.*)?",
+    # git-diff(1), git-fetch(1); a merge strategy that is no plain word names a file
+    "git": rf"(?!--strategy=[a-z]+\Z)(?:{_CUT_SHORT})(?:=.*)?",
+    "git bisect": "run",
+    "git clone": r"-[^-]*[uc].*|--(?:te|co).*",
+    "git difftool": r"-[^-]*x.*",
+    "git grep": r"-[^-]*O.*",
+    "git init": r"--te.*",
+    "git pull": r"-[^-]*s.*",
+    "git rebase": r"-[^-]*[sx].*",
+    "git submodule": "foreach",
     "make": _MAKE,
     "gmake": _MAKE,
     "ninja": r"-[nv]*[fCt].*",
@@ -58,6 +71,9 @@ _BEYOND = {
     "pip3": r"--py.*",
     "uv": r"--(?:python|directory|project|config-file).*|-[qvn]*p.*",
     "kubectl": r"--kubeconfig.*",
+    "gulp": r"-[^-]*f.*|--(?:gulpfile|cwd|require|preload).*",
+    "grunt": r"-[^-]*b.*|--(?:gruntfile|base|require|tasks).*",
+    "turbo": r"--cwd.*",
 }
 _PASSES_ON = frozenset({"npm", "pnpm", "yarn", "cargo"})  # "-- …" is for another
 _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
@@ -255,7 +271,9 @@ def covers(pattern: str, command: SimpleCommand) -> bool:
 def _goes_beyond(command: SimpleCommand, pattern: str) -> bool:
     """Whether it has an option that makes more of it than ``pattern`` says, and does not name."""
     program = command.program
-    beyond = _BEYOND.get(program, "")
+    first = next(iter(_behind_gits_options([word or "" for word in command.words[1:]])), "")
+    known = (_BEYOND.get(program), _BEYOND.get(f"{program} {first}"))
+    beyond = "|".join(filter(None, known))
     says = pattern.split()[1:]
     is_any = program != "git" and says[:1] in ([], ["*"])
     if not beyond or is_any or (program == "uv" and says[:1] == ["run"]):
