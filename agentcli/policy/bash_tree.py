@@ -293,6 +293,7 @@ _SPECIAL: dict[str, Callable[[list[Node], str], str]] = {
 }
 
 
+_GOES_ON = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
 _WORD_ENDS = frozenset({b" ", b"\t", b"\n", b";", b"&", b"|", b"<", b">", b"(", b")"})
 
 
@@ -313,23 +314,25 @@ def heredoc_doubt(redirect: Node, source: bytes) -> tuple[str, str | None]:
     strips = source[redirect.start_byte : start.start_byte].rstrip().endswith(b"-")
     line_end = source.find(b"\n", start.end_byte)
     lines, at = [], line_end + 1
-    if line_end < 0:
-        return "it has a here-document without an end", None
-    while at <= len(source):
+    joined: str | None = None  # the line so far that a backslash at its end continues
+    while line_end >= 0 and at <= len(source):
         stop = source.find(b"\n", at)
         stop = len(source) if stop < 0 else stop
         line = source[at:stop]
         shown = line.lstrip(b"\t") if strips else line
-        if shown.decode() == delimiter:
+        lines.append(shown.decode())
+        if lines[-1] == delimiter and joined is None:
             if at + len(line) - len(shown) != end.start_byte or stop != end.end_byte:
                 return "the parser ends a here-document in another place", None
-            break
-        lines.append(shown.decode())
+            text = "\n".join(lines[:-1])
+            return _body_doubt(parts.get("heredoc_body"), source, text, quoted=written != delimiter)
+        goes_on = written == delimiter and _GOES_ON.search(lines[-1]) is not None
+        whole = (joined or "") + lines[-1].removesuffix("\\")
+        if (goes_on or joined is not None) and whole.strip("\t") == delimiter:
+            return "it has an unusual here-document", None
+        joined = whole if goes_on else None
         at = stop + 1
-    else:
-        return "it has a here-document without an end", None
-    text = "\n".join(lines)
-    return _body_doubt(parts.get("heredoc_body"), source, text, quoted=written != delimiter)
+    return "it has a here-document without an end", None
 
 
 def _body_doubt(

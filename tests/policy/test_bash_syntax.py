@@ -108,6 +108,9 @@ def test_a_word_that_is_not_known_is_none(text: str, words: tuple[str | None, ..
         "ls {fd}>x", "echo a<(ls)", "echo ${x:-'$(ls)'}", "`ls \\`ls\\``", "cat <<A\n", "exec 3<>x",
         "echo ?(a)", "cat <<E\n`ls`\nE", "sort -oa<<E\nE", "cat -<<E\nE", "cat <<-E -n<<F\nE\nF",
         "time A=b ls", "time -p ! ls", 'cat <<"E".. -n\nE\n', 'cat <<"E" \\  -n\nE\n',
+        # a backslash at the end of a line has the next one be no delimiter
+        "cat <<E\na\\\nE\ncat <<F\nE\nls\nF", "cat <<-E\n\ta\\\n\tE\ncat <<F\nE\nls\nF",
+        "cat <<E\nE\\\n\nls\nE", "cat <<E\n\\\nE\nls\nE",
         # a line ends a command, and a word goes on to its blank
         "[ -f\nx ]", "[\n-f x ]", "[ a =\nb ]", "[ a -a\n-f b ]", "{ls;\n}", "{ls ;\n}", "{} & ls",
         "ls <<'E' '$x'$-\\;\nE", "! ((x))", ">& -ls x", "a <& -b", "time ((x))",
@@ -127,7 +130,7 @@ def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
     "text",
     [
         "git commit -m 'a b' && git push", "x=1 y=2 make", 'for f in a b; do cat "$f"; done',
-        "cat > f <<'E'\n$(x) `y`\nE\n", "cat <<E\n$x\nE\n", "python3 - <<'E'\nx\nE\n", "if [ -f a ]; then ls; fi", "a 2>&1 | b",
+        "cat > f <<'E'\n$(x) `y`\nE\n", "cat <<E\n$x\nE\n", "cat <<E\na\\\nb\\\\\nE\n", "cat <<'E'\na\\\nE\n", "python3 - <<'E'\nx\nE\n", "if [ -f a ]; then ls; fi", "a 2>&1 | b",
         '[ "$x" = y ] && ls', "echo $((1 + 2))", "timeout 5 make", "bash -c 'make test'",
         "a &>/dev/null 2>&1 && b", "(a &> b) | c", "a $(b &>>c)",
         "find . -exec rm {} +", "a \\\n  b", "# only a comment", "", "echo a # b",
