@@ -175,16 +175,17 @@ def _command_at(words: Words, options: _Options) -> int | None:
         if takes is None:
             return None
         at += takes
-    while options.assigns and at < len(words):
-        word = words[at]
-        if word is None:
-            return None
-        if word != "!" and not _ASSIGNMENT.match(word):
-            break
+    while options.assigns and at < len(words) and _assigns(words[at] or ""):
         at += 1
-    if any(word is None for word in words[at : at + options.operands]):
+    following = words[at : at + max(options.operands, options.assigns)]
+    # to env a word such as a-b=c is an assignment as well
+    if any(word is None or (options.assigns and "=" in word) for word in following):
         return None
     return min(at + options.operands, len(words))
+
+
+def _assigns(word: str) -> bool:
+    return word == "!" or _ASSIGNMENT.match(word) is not None
 
 
 def _takes_value(word: str, options: _Options) -> bool | None:
@@ -302,7 +303,7 @@ def _time(words: Words) -> LookThrough:
     """The shell's own takes what may stand before any program."""
     looked = _argv(words, _ARGV_WRAPPERS["time"])
     before = words[1 : looked.inner[0].start] if looked.inner else words
-    is_more = any(word == "!" or _ASSIGNMENT.match(word or "") for word in before)
+    is_more = any(_assigns(word or "") for word in before)
     return LookThrough(looked.inner, looked.why_not or "it times more than a program" * is_more)
 
 
