@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -513,6 +514,33 @@ def test_a_catastrophic_pattern_can_be_cancelled_and_a_deep_one_is_refused(
     os.kill(run.pid, signal.SIGINT)
     assert run.ended(5).code == 130
     assert commands_below(work) == {}
+
+
+def _pdf(stream: bytes) -> bytes:
+    """One page that draws what ``stream`` unfolds to; readers find the objects by themselves."""
+    objects = (
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        (
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R /Resources << /Font"
+            b" << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>"
+        ),
+        b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(stream), stream),
+    )
+    body = b"".join(b"%d 0 obj\n%s\nendobj\n" % each for each in enumerate(objects, 1))
+    return b"%PDF-1.4\n" + body + b"trailer << /Size 5 /Root 1 0 R >>\nstartxref\n0\n%%EOF"
+
+
+@pytest.mark.spec("SEC-13", "TOOL-16")
+@pytest.mark.timeout(120)
+def test_a_small_pdf_that_unfolds_to_a_huge_page_is_given_up(
+    model_server: ModelServer, work: Path
+) -> None:
+    stream = zlib.compress(b"BT /F1 12 Tf (%s) Tj ET" % (b"a" * 30 * MB), 9)
+    (work / "f.pdf").write_bytes(_pdf(stream))
+    model_server.add(call("read_file", {"path": "f.pdf"}), "I see.")
+    done = Measured("run", "go", env=agent_env(model_server), cwd=work).ended(100)
+    assert done.stdout == "I see.\n", done.stderr
 
 
 def test_a_rule_with_a_catastrophic_pattern_decides_at_once(

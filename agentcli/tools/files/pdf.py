@@ -23,6 +23,7 @@ from agentcli.process.environment import base_environment, find_program
 from agentcli.tools.common.base import MAX_CHARS
 from agentcli.tools.files.disk import human_size
 from agentcli.tools.files.paths import FileProblem
+from agentcli.tools.files.pdf_worker import MAX_MEMORY_BYTES
 
 MAGIC = b"%PDF-"
 # https://platform.claude.com/docs/en/build-with-claude/pdf-support: 32 MB and 100 pages a request;
@@ -144,7 +145,7 @@ def _by_program(
     if program is None:
         return {"error": "no reader"}
     first, last, max_chars, _ = request
-    limited = 'ulimit -v 1500000 -t 25; exec "$0" -q -enc UTF-8 - -'
+    limited = f'ulimit -d {MAX_MEMORY_BYTES // 1024}; ulimit -t 25; exec "$0" -q -enc UTF-8 - -'
     out = _run(["/bin/sh", "-c", limited, program], data, stopped)
     pages = out.decode("utf-8", "replace").split("\f")[:-1]
     if not pages:

@@ -14,13 +14,13 @@ import sys
 from io import BytesIO
 from typing import Any
 
-MAX_MEMORY_BYTES = 1_500_000_000
+MAX_MEMORY_BYTES = 270_000_000
 MAX_CPU_S = 25
 
 
 def main(arguments: list[str]) -> None:
     """``first last max_chars with_pdf``; pages from 1, ``last`` 0 for all there are."""
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
     first, last, max_chars, with_pdf = map(int, arguments)
     pdf = b""
@@ -37,6 +37,8 @@ def main(arguments: list[str]) -> None:
             answer = _texts(reader, first, last, max_chars)
             if "error" not in answer and (with_pdf or reader.is_encrypted):  # providers take none
                 pdf = _part(reader, first, last)
+        except MemoryError:
+            answer = {"error": "it takes too much memory"}
         except Exception as error:  # noqa: BLE001 - whatever a broken file makes the library raise
             answer = {"error": f"{type(error).__name__}: {error}"[:200]}
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + pdf)
