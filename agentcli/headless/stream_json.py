@@ -169,6 +169,8 @@ def denial(event: ToolRefused) -> dict[str, Any]:
     }
 
 
+_OF_KEYS = "".join(map(chr, range(ord("!"), ord("~") + 1)))
+_LONGEST_KEY = 4_096
 _EMPTY: dict[str, dict[str, Any]] = {
     "text": {"type": "text", "text": ""},
     "thinking": {"type": "thinking", "thinking": "", "signature": ""},
@@ -181,12 +183,16 @@ class PartialMessages:
     Law: who folds the events of a message that was not cut gets its text, its thinking and its
     calls. A call's block opens as soon as its id is known; its arguments come in one piece when
     the message is complete, as they were repaired (LOOP-10). A message that was cut ends without
-    ``message_delta``.
+    ``message_delta``. A word waits until it is whole: no key is known by a piece of it (SEC-9).
     """
 
-    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, emit: Callable[[dict[str, Any]], None], redact: Callable[[str], str] = str
+    ) -> None:
         self._emit = emit
+        self._redact = redact
         self._block = ""
+        self._word = ""
         self._index = -1
         self._calls: dict[str, int] = {}
         self.model = ""
@@ -200,7 +206,15 @@ class PartialMessages:
             self._end_block()
             self._start(_EMPTY[kind])
             self._block = kind
-        self._delta(self._index, {"type": f"{kind}_delta", kind: text})
+        whole = self._redact(self._word + text)
+        end = max(len(whole.rstrip(_OF_KEYS)), len(whole) - _LONGEST_KEY)
+        self._word = whole[end:]
+        self._say(whole[:end])
+
+    def _say(self, text: str) -> None:
+        if text:
+            kind = self._block
+            self._delta(self._index, {"type": f"{kind}_delta", kind: text})
 
     def call(self, call_id: str, name: str) -> None:
         """The model has begun a call; without an id it is sent when the message is complete."""
@@ -256,8 +270,9 @@ class PartialMessages:
 
     def _end_block(self) -> None:
         if self._block:
+            self._say(self._word)
             self._stop(self._index)
-            self._block = ""
+            self._block = self._word = ""
 
     def _stop(self, index: int) -> None:
         self._emit({"type": "content_block_stop", "index": index})
@@ -280,7 +295,7 @@ class StreamWriter:
     ) -> None:
         self._write = write
         self._redact = redact
-        self._partial = PartialMessages(self._stream_event) if include_partial else None
+        self._partial = PartialMessages(self._stream_event, redact) if include_partial else None
         self._session_id = ""
         self._is_compacting = False
         self._ended = False

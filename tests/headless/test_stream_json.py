@@ -137,8 +137,9 @@ RUN: list[AgentEvent] = [
     RetryWait(ProviderError("slow", kind=ErrorKind.OVERLOADED, status=529), 1, 3, 2.0),
     RetryWait(AgentError("odd"), 2, 3, 0.25),
     ThinkingChunk("h"),
-    ThinkingChunk("m"),
+    ThinkingChunk("m, m"),
     TextChunk("te"),
+    TextChunk("xt, te"),
     TextChunk("xt"),
     CallForming("bash", "c1"),
     AssistantRecorded(MESSAGE, 2),
@@ -199,7 +200,7 @@ def test_partial_messages_come_only_on_request_and_form_whole_blocks() -> None:
         "message_stop",
     ]
     deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
-    assert "".join(delta.get("text", "") for delta in deltas) == "textcut"
+    assert "".join(delta.get("text", "") for delta in deltas) == "text, textcut"
     assert [e["index"] for e in events if e["type"] == "content_block_start"] == [0, 1, 2, 0]
 
 

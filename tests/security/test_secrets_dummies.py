@@ -101,6 +101,12 @@ def test_a_real_key_in_an_answer_is_shown_by_no_run(
         done = run_agent("run", "-o", output, "go", env=env, cwd=tmp_path)
         assert IN_ENVIRONMENT not in done.stdout + done.stderr
         assert "[redacted]" in done.stdout
+    model_server.default = say(f"It is {IN_ENVIRONMENT}.", delay_s=0.05)
+    args = ("run", "-o", "stream-json", "--include-partial-messages", "go")
+    done = run_agent(*args, env=env, cwd=tmp_path)
+    events = [line["event"] for line in done.lines if line["type"] == "stream_event"]
+    told = "".join(each["delta"].get("text", "") for each in events if "delta" in each)
+    assert told == "It is [redacted]."
     files = [path for path in home.rglob("*") if path.is_file()]
     assert files and not [path for path in files if IN_ENVIRONMENT.encode() in path.read_bytes()]
 
