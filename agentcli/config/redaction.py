@@ -1,11 +1,11 @@
 """Secrets taken out of text, before it is stored, logged or shown (SEC-9).
 
 Laws. A value that is known goes in every form in which it travels (plain, in JSON, in an address,
-in base64). Only what ``is_secret`` is known: a dummy key, a short one or one of a local server
-changes nothing. What merely stands where keys stand goes from our own texts: logs, errors, settings
-that are shown. In data (exports, what a run prints) only keys go, known ones or by their form, in
-session files only known ones; what the model is sent and a result in a shape that was asked for are
-never changed.
+in base64), and as its larger part, where a bound has cut it. Only what ``is_secret`` is known: a
+dummy key, a short one or one of a local server changes nothing. What merely stands where keys stand
+goes from our own texts: logs, errors, settings that are shown. In data (exports, what a run prints)
+only keys go, known ones or by their form, in session files only known ones; what the model is sent
+and a result in a shape that was asked for are never changed.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Redactor:
     ) -> None:
         self._known: set[str] = set()
         self._ordered: list[str] = []
+        self._cut: list[tuple[str, str, str]] = []
         self._source = source
         self._weak = weak
         self._too_weak: set[str] = set()
@@ -74,7 +75,10 @@ class Redactor:
         """Know more values, in every form in which they travel; those that are no secrets, not."""
         for secret in secrets:
             if is_secret(secret):
-                self._known.update(_forms(secret))
+                forms, most = set(_forms(secret)), len(secret) // 2 + 1
+                self._known |= forms
+                if is_secret(secret[:most]) and is_secret(secret[-most:]):
+                    self._cut = sorted({*self._cut, *map(_halved, forms)}, reverse=True)
             elif self._weak is not None and _is_key_like(secret):
                 self._too_weak.add(secret)
         self._ordered = sorted(self._known, key=len, reverse=True)
@@ -98,6 +102,11 @@ class Redactor:
         for secret in self._ordered:
             if secret in text:
                 text = text.replace(secret, _HIDDEN)
+        for first, last, secret in self._cut:
+            if first in text:
+                text = _without(text, first, secret, _HIDDEN)
+            if last in text:
+                text = _without(text[::-1], last[::-1], secret[::-1], _HIDDEN[::-1])[::-1]
         return text
 
     def redact_data(self, value: Any, name: str = "") -> Any:
@@ -179,6 +188,26 @@ def address_secrets(url: str) -> tuple[str, ...]:
     passwords = [user.partition(":")[2] for user in _ADDRESS.findall(url)]
     forms = (form for text in passwords if text for form in {text, unquote(text)})
     return tuple(form for form in forms if is_secret(form))
+
+
+def _halved(secret: str) -> tuple[str, str, str]:
+    """What more than half of it begins with, what that ends with, and the whole."""
+    most = len(secret) // 2 + 1
+    return secret[:most], secret[-most:], secret
+
+
+def _without(text: str, first: str, secret: str, hidden: str) -> str:
+    """``text`` with ``hidden`` for what begins as the secret does, as far as it is the same."""
+    pieces: list[str] = []
+    done = 0
+    while (at := text.find(first, done)) >= 0:
+        pieces += (text[done:at], hidden)
+        done = at + len(first)
+        for char in secret[len(first) :]:
+            if text[done : done + 1] != char:
+                break
+            done += 1
+    return "".join((*pieces, text[done:]))
 
 
 def _hidden_if_secret(found: re.Match[str]) -> str:

@@ -36,7 +36,9 @@ KEYS = r"""(?ix)
     | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[0-9A-Za-z_\-]{16,}
     | (?:xox[abeprs]|xapp-[0-9])-[A-Za-z0-9\-]{10,}
     | (?:gsk|hf|npm)_[A-Za-z0-9]{20,} | (?:xai|csk|pplx)-[A-Za-z0-9]{20,}
-    | A(?:KI|SI)A[0-9A-Z]{16}\b
+    | A(?:KI|SI)A[0-9A-Z]{16}(?![0-9A-Z])
+    # what a bound has left of one
+    | (?:gh[pousr]_|github_pat_|glpat-|AIza|(?:gsk|hf|npm)_|(?:xai|csk|pplx)-)[\w\-]{8,39}+(?=…)
     # a signed web token; its first part ends where another may begin, so that no text is read twice
     | eyJ(?:(?![_\-]eyJ)[A-Za-z0-9_\-]){8,}+\.[A-Za-z0-9_\-]{8,}+\.[A-Za-z0-9_\-]{8,}
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -84,6 +86,25 @@ def test_a_known_value_is_taken_out_in_the_forms_in_which_it_travels(form: str) 
 
 
 @pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize(
+    "encode", [str, quote_plus, lambda text: b64encode(text.encode()).decode()]
+)
+def test_what_a_bound_leaves_of_a_known_value_is_not_most_of_it(
+    encode: Callable[[str], str],
+) -> None:
+    secret = "9fQzX2mVb7Lw+4Kd8Rt1Yp/3Nc6"
+    redactor, whole = Redactor([secret]), encode(secret)
+    for size in range(len(whole) + 1):
+        for text in (f"a {whole[:size]}", f"{whole[size:]} b", f"a {whole[:size]}… {whole[-9:]} b"):
+            told = redactor.redact_known(text)
+            for piece in re.split(r"\[redacted\]|[ …]", told):
+                assert len(piece) <= len(whole) // 2 + 2, (text, told)
+    assert redactor.redact_known(f"{whole}, {whole}{whole[:3]}") == (
+        f"[redacted], [redacted]{whole[:3]}"
+    )
+
+
+@pytest.mark.spec("SEC-9")
 @given(before=st.binary(max_size=9), after=st.binary(max_size=9))
 def test_a_known_value_is_taken_out_of_base64_whatever_stands_around_it(
     before: bytes, after: bytes
@@ -150,6 +171,10 @@ def test_data_loses_keys_only_and_by_their_form() -> None:
         "ollama runs sk-local with a dummy-key"
     )
     assert redactor.redact_data({"text": [f"it is {key}."]}) == {"text": ["it is [redacted]."]}
+    cut, marked = "bash echo ghp_9fQzX2mVb7Lw4Kd8…", "_AKIAQ7ZTXW4KPL2MNB5R_"
+    assert redactor.redact_data([cut, marked]) == ["bash echo [redacted]…", "_[redacted]_"]
+    plain["text"] = "the function hf_load_dataset… and npm_install…"
+    assert redactor.redact_data(plain) == plain
 
 
 def test_an_address_without_a_password_has_no_secret() -> None:
