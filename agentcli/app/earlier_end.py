@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from agentcli.domain.clean import read_json
 from agentcli.domain.errors import AgentError
 from agentcli.domain.events import Done, Outcome, TurnSummary
 from agentcli.domain.messages import (
@@ -93,7 +94,7 @@ def _answer(turn: Sequence[Message]) -> tuple[str, Any, bool]:
                 return message.text, value, True
         text = text or message.text
     try:
-        return text, json.loads(text), True
+        return text, read_json(text), True
     except ValueError:
         return text, None, False
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from agentcli.domain.clean import read_json
 from agentcli.domain.tools import Workspace
 from agentcli.tools.common.base import Arguments, one_line
 from agentcli.tools.files.diff import diff_bytes
@@ -118,7 +119,7 @@ class _CellEdit(NamedTuple):
 def _notebook(text: str, name: str) -> _Notebook:
     """Where the cells stand. Raises ``FileProblem`` for what is no notebook of format 4."""
     try:
-        whole = json.loads(text)
+        whole = read_json(text)
         format_ = (int(whole["nbformat"]), int(whole.get("nbformat_minor", 0)))
         cells, opening, closing = _cells_in(text)
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from agentcli.domain.clean import plural
+from agentcli.domain.clean import plural, read_json
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
@@ -389,7 +388,7 @@ def folded(text: str) -> str:
 def notebook_text(source: str) -> str | None:
     """The cells of a notebook, or ``None`` when ``source`` is none."""
     try:
-        notebook = json.loads(source)
+        notebook = read_json(source)
         language = notebook.get("metadata", {}).get("language_info", {}).get("name", "")
         cells = notebook["cells"]
         shown = [_cell(number, cell, language) for number, cell in enumerate(cells, 1)]

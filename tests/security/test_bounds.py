@@ -543,6 +543,25 @@ def test_a_small_pdf_that_unfolds_to_a_huge_page_is_given_up(
     assert done.stdout == "I see.\n", done.stderr
 
 
+@pytest.mark.spec("SEC-13", "TOOL-7")
+def test_a_notebook_of_millions_of_cells_is_text(model_server: ModelServer, work: Path) -> None:
+    (work / "f.ipynb").write_bytes(b'{"nbformat":4,"cells":[{}' + b",{}" * 2_700_000 + b"]}")
+    edit = {"path": "f.ipynb", "new_source": "x", "mode": "insert"}
+    model_server.add(call("read_file", {"path": "f.ipynb"}), call("edit_notebook", edit), "I see.")
+    args = ("run", "--permission-mode", "accept-edits", "go")
+    done = Measured(*args, env=agent_env(model_server), cwd=work).ended()
+    assert done.stdout == "I see.\n", done.stderr
+
+
+@pytest.mark.spec("SEC-13")
+def test_an_answer_of_any_depth_is_given_again(model_server: ModelServer, work: Path) -> None:
+    model_server.default = say("[" * DEEP, piece=20_000)
+    args = ("run", "--session-id", "00000000-0000-4000-8000-000000000000", "go")
+    answers = [Measured(*args, env=agent_env(model_server), cwd=work).ended() for _ in range(2)]
+    assert [done.code for done in answers] == [0, 0], answers[1].stderr
+    assert answers[0].stdout == answers[1].stdout
+
+
 def test_a_rule_with_a_catastrophic_pattern_decides_at_once(
     model_server: ModelServer, work: Path
 ) -> None:
