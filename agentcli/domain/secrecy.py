@@ -52,6 +52,7 @@ _NAMES = LazyPattern(
     r"|JWT|BEARER|COOKIES?|HEADERS?|WEBHOOKS?|SAS|MNEMONIC|CONN(?:ECTION)?_?STR(?:ING)?S?)[0-9]*(?:_.*)?"
     r"|(?:BW|OP)_SESSION(?:_.*)?"  # Bitwarden's and 1Password's
 )
+_FINGERPRINT = LazyPattern(r"(?:.*_)?(?:GPG|PGP)_KEYS?=[0-9A-F]{40}")
 _SAYS_NOTHING = LazyPattern(r"(?i)|true|false|yes|no|on|off|none|null|[0-9]{1,7}")
 _AUTHORISED = LazyPattern(r"(?i)\b(?:bearer|basic) ([A-Za-z0-9._~+/=\-]{8,})")
 _LOGIN = LazyPattern(r"(?i)(?<=[a-z0-9+.\-])://([^/\s@]+)@([^/\s]*)")
@@ -147,11 +148,13 @@ def _is_dummy(text: str) -> bool:
 def is_called_credential(name: str, value: str) -> bool:
     """Whether the variable is there to hold a key, a token or a password, and holds something.
 
-    A flag, a small number or the path of a file says nothing. Looks at the disk.
+    A flag, a small number or the path of a file says nothing, and the fingerprint of a key is
+    public. Looks at the disk.
     """
-    if _NAMES.fullmatch(name.upper()) is None:
-        return False
     text = value.strip()
+    is_public = _FINGERPRINT.fullmatch(f"{name}={text}".upper()) is not None
+    if is_public or _NAMES.fullmatch(name.upper()) is None:
+        return False
     is_path = text.startswith(("/", "~/")) and os.path.lexists(os.path.expanduser(text))  # noqa: PTH111 - a text
     return not is_path and _SAYS_NOTHING.fullmatch(text) is None
 

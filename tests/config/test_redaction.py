@@ -152,6 +152,7 @@ def test_secrets_of_the_environment_are_known_by_their_names_and_addresses() -> 
         "MISTRAL_BASE_URL": "http://localhost:4000",
         "MINE": f"{key}7",
         "XAI_API_KEY": "lm-studio",
+        "GPG_KEY": "7169605F62C751356D054A26A821E680E5FA6305",
     }
     found = environment_secrets(env, {"NAMED": "https://here.example", "MINE": "http://10.0.0.1"})
     names = ("0", "1", "%402", "@2", "3", "5")

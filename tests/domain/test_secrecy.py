@@ -100,6 +100,7 @@ def test_a_variable_that_is_called_a_credential_is_one(name: str) -> None:
         ("SASS_PATH", "x"), ("KEYWORDS1", "x"), ("OLDPWD2", "/x"), ("AUTHORITY", "x"), ("SESSION", "gnome"),
         ("JDBC_URL", "jdbc:postgresql://localhost:5432/app?user=app&password=postgres"),
         ("JAVA_OPTS", "-Dtoken=none -Dpassword=changeme"), ("SHOP", "https://shop.com/?page=2&design=x"),
+        ("GPG_KEY", "7169605F62C751356D054A26A821E680E5FA6305"),
     ],
 )  # fmt: skip
 def test_what_commands_need_is_no_credential(name: str, value: str) -> None:
