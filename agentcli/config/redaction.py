@@ -46,6 +46,8 @@ _FIELDS = (
     r"[\"']?\s*[:=]\s*[\"']?)(?!bearer |basic )[^\s\"',;&}<]{4,}"
 )
 _QUERY = r"(?i)([?&](?:key|token|access_token|sig|signature)=)[^\s\"'&#]{6,}"
+# what follows is no part of an escape of JSON, which would be none any more
+_NO_ESCAPE = r"(?<!\\)(?<!\\u)(?<!\\u.)(?<!\\u..)(?<!\\u...)"
 # bytes in base64, whose chance likeness to a key must not break them
 _OPAQUE = frozenset({"signature", "redacted", "data"})
 
@@ -78,7 +80,8 @@ class Redactor:
                 forms, most = set(_forms(secret)), len(secret) // 2 + 1
                 self._known |= forms
                 if is_secret(secret[:most]) and is_secret(secret[-most:]):
-                    self._cut = sorted({*self._cut, *map(_halved, forms)}, reverse=True)
+                    plain = (form for form in forms if not {*'"\\'} & {*form})  # whole in JSON
+                    self._cut = sorted({*self._cut, *map(_halved, plain)}, reverse=True)
             elif self._weak is not None and _is_key_like(secret):
                 self._too_weak.add(secret)
         self._ordered = sorted(self._known, key=len, reverse=True)
@@ -104,9 +107,9 @@ class Redactor:
                 text = text.replace(secret, _HIDDEN)
         for first, last, secret in self._cut:
             if first in text:
-                text = _without(text, first, secret, _HIDDEN)
+                text = _without(text, first, secret)
             if last in text:
-                text = _without(text[::-1], last[::-1], secret[::-1], _HIDDEN[::-1])[::-1]
+                text = re.sub(_NO_ESCAPE + re.escape(last), _HIDDEN, text)
         return text
 
     def redact_data(self, value: Any, name: str = "") -> Any:
@@ -196,12 +199,12 @@ def _halved(secret: str) -> tuple[str, str, str]:
     return secret[:most], secret[-most:], secret
 
 
-def _without(text: str, first: str, secret: str, hidden: str) -> str:
-    """``text`` with ``hidden`` for what begins as the secret does, as far as it is the same."""
+def _without(text: str, first: str, secret: str) -> str:
+    """``text`` without what begins as the secret does, as far as it is the same."""
     pieces: list[str] = []
     done = 0
     while (at := text.find(first, done)) >= 0:
-        pieces += (text[done:at], hidden)
+        pieces += (text[done:at], _HIDDEN)
         done = at + len(first)
         for char in secret[len(first) :]:
             if text[done : done + 1] != char:

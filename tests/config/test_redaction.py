@@ -92,16 +92,29 @@ def test_a_known_value_is_taken_out_in_the_forms_in_which_it_travels(form: str) 
 def test_what_a_bound_leaves_of_a_known_value_is_not_most_of_it(
     encode: Callable[[str], str],
 ) -> None:
-    secret = "9fQzX2mVb7Lw+4Kd8Rt1Yp/3Nc6"
+    secret = "bQ4nX2mVt7Lw+4nd8Rt1bp/3Nn6"
     redactor, whole = Redactor([secret]), encode(secret)
     for size in range(len(whole) + 1):
         for text in (f"a {whole[:size]}", f"{whole[size:]} b", f"a {whole[:size]}… {whole[-9:]} b"):
             told = redactor.redact_known(text)
             for piece in re.split(r"\[redacted\]|[ …]", told):
                 assert len(piece) <= len(whole) // 2 + 2, (text, told)
+        for before in ("\n", "\t", "\x1b", "\\", '"', "ü", "n", "b") if size != 1 else ():
+            cut = json.dumps([f"{before}{whole[size:]}", f"{before}{whole[:size]}{before}"])
+            assert len(json.loads(redactor.redact_known(cut))) == 2, cut
     assert redactor.redact_known(f"{whole}, {whole}{whole[:3]}") == (
         f"[redacted], [redacted]{whole[:3]}"
     )
+
+
+@pytest.mark.spec("SEC-9")
+def test_a_piece_of_a_value_with_signs_of_json_leaves_json() -> None:
+    secret = 'bbQnnbnrt7tfn+4bu8"t1\\pü"c6bnbfb'
+    redactor = Redactor([secret])
+    for size in range(len(secret) + 1):
+        for is_ascii in (False, True):
+            text = json.dumps([secret[size:], secret[:size], "x"], ensure_ascii=is_ascii)
+            assert len(json.loads(redactor.redact_known(text))) == 3, text
 
 
 @pytest.mark.spec("SEC-9")
