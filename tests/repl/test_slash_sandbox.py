@@ -34,8 +34,10 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
         assert "bubblewrap" in (await chat.do("/sandbox on"))[0]
         chat.session.policy.mode = PermissionMode.YOLO
         assert "Not in use: mode yolo has no boundary" in (await chat.do("/sandbox"))[1]
+        assert "Commands run without a sandbox" in "".join(await chat.do("/permissions"))
         chat.session.policy.is_bound = True  # the sandbox was named
         assert "Not in use" not in "".join(await chat.do("/sandbox"))
+        assert "Commands run in a sandbox (bwrap)" in "".join(await chat.do("/permissions"))
         with pytest.raises(UsageError, match="not valid"):
             await chat.do("/sandbox maybe")
         with pytest.raises(UsageError, match="is no host"):

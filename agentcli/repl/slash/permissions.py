@@ -115,11 +115,9 @@ def _rule_lines(chat: Chat) -> list[str]:
                 source = str(getattr(rule, "source", ""))
                 note = paint(f"  - {reveal(source)}", DIM) if source else ""
                 lines.append(f"  {exact_line(str(rule), 400)}{note}")
-    sandbox = session.sandbox
-    if sandbox is not None and sandbox.state.known:
-        kind = (
-            f"in a sandbox ({sandbox.state.kind})" if sandbox.state.is_on else "without a sandbox"
-        )
+    if session.sandbox is not None and session.boundary:
+        is_in = session.boundary == "sandbox"
+        kind = f"in a sandbox ({session.sandbox.state.kind})" if is_in else "without a sandbox"
         lines += ["", f"Commands run {kind}; see /sandbox."]
     return lines
 
