@@ -328,8 +328,7 @@ class ToolCalls:
             async with self._parts.approval_lock:
                 decision = await self._decision(job)
                 if decision is not None and decision.answer is Answer.ASK:
-                    place = job.place
-                    return await self._approved(job, decision) and await self._stays(job, place)
+                    return await self._approved(job, decision)
         if decision is None:
             return False
         if decision.answer is Answer.DENY:
@@ -371,9 +370,9 @@ class ToolCalls:
             detail += f"\nwhen: {job.launch.when}"
         if job.output is not None:
             return False
-        if (said := await self._hooks_say(job)) is not None:
+        if self.hooks is not None and (said := await self._hooks_say(job, self.hooks)) is not None:
             return said
-        reason = decision.why
+        reason, place = decision.why, job.place
         self._emit(ApprovalWaiting(job.seen, job.summary, reason))
         request = job.question(job.facts, job.place, decision, detail)
         self._parts.policy.auto_offered |= request.offers_auto
@@ -393,26 +392,32 @@ class ToolCalls:
             self._parts.policy.mode = PermissionMode.AUTO
         if answer.verdict in {Verdict.ONCE, Verdict.SESSION, Verdict.AUTO}:
             job.is_approved = True
-            return True
+            return await self._stays(job, place)
         unattended = answer.verdict is Verdict.UNATTENDED
         may_free = bool(request.offers)
         self._refuse(job, answer.reason or reason, unattended=unattended, is_free_by_rule=may_free)
         return False
 
-    async def _hooks_say(self, job: Job) -> bool | None:
-        """The answer of the user's hooks in the user's place; ``None``: the user is asked."""
-        if self.hooks is None or (said := await self.hooks.answers(job)) is None:
-            return None
+    async def _hooks_say(self, job: Job, hooks: CallHooks) -> bool | None:
+        """The answer of the user's hooks in the user's place; ``None``: the user is asked.
+
+        They take their time: whatever they say, the call is judged as things are then.
+        """
+        place = job.place
+        said = await hooks.answers(job)
         judged = await self._decision(job)
-        if not said and job.hook is not None:
+        if said is False and job.hook is not None:
             self._refuse(job, f"by a hook: {job.hook.blocked or job.hook.stopped}")
             return False
         if judged is None:
             return False
+        if judged.answer is Answer.DENY:
+            self._refuse(job, judged.reason)
+            return False
         if judged.answer is Answer.ALLOW:
             job.access = judged.access
             return True
-        return None
+        return None if job.place is place else await self._approved(job, judged)
 
     def _grant(self, job: Job, chosen: str) -> None:
         """What the user has granted beyond this call; what is no rule grants this call alone."""

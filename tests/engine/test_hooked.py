@@ -317,6 +317,41 @@ def test_allow_is_worth_yolo_and_never_plan_mode(mode: PermissionMode, *, runs: 
     assert made.conversation.parts.policy.mode is mode
 
 
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("said", [HookVerdict(permission=Permission.ALLOW), SILENT])
+def test_plan_mode_that_comes_on_while_a_hook_answers_refuses(said: HookVerdict) -> None:
+    used = tool("t", Asks.EDIT)
+
+    def answer(_: Any) -> HookVerdict:
+        made.conversation.parts.policy.mode = PermissionMode.PLAN
+        return said
+
+    hooks = PlayedHooks(permission=answer)
+    made = World(
+        PlayedProvider(calls(("a", "t", "{}")), says("x")), [used], mode=PermissionMode.DEFAULT
+    )
+    made.set(hooks=hooks)
+    asyncio.run(made.run())
+    assert made.approver.requests == [] and not used.asked
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_mode_that_changes_while_a_hook_answers_leaves_the_question_as_it_is() -> None:
+    used = tool("t")
+
+    def answer(_: Any) -> HookVerdict:
+        made.conversation.parts.policy.mode = PermissionMode.ACCEPT_EDITS
+        return SILENT
+
+    made = World(
+        PlayedProvider(calls(("a", "t", "{}")), says("x")), [used], mode=PermissionMode.DEFAULT
+    )
+    made.approver = Answers(Verdict.ONCE)
+    made.set(hooks=PlayedHooks(permission=answer), approver=made.approver)
+    asyncio.run(made.run())
+    assert len(made.approver.requests) == 1 and used.asked
+
+
 def test_calls_that_are_already_answered_are_not_asked_about() -> None:
     hooks = PlayedHooks()
     made = world(hooks, calls(("a", "unknown", "{}")), says("x"), tools=[tool("t")])
