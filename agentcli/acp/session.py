@@ -68,11 +68,12 @@ _MODES = {
     PermissionMode.ACCEPT_EDITS: ("Accept edits", "Edits in the workspace run without asking"),
     PermissionMode.AUTO: ("Auto", "What the sandbox contains runs without asking"),
     PermissionMode.PLAN: ("Plan", "Reads only, and ends with a plan to approve"),
-    PermissionMode.YOLO: ("Yolo", "Everything runs without asking"),
+    PermissionMode.YOLO: ("Yolo", "Only protected places ask; no boundary but a named sandbox"),
 }
 _MODEL_DEFAULT = "default"
 MAX_RULE = 200
 _MAX_NAME = 250
+_CUT_NOTE = 25
 _WAIT, _STOP = "Wait, then go on by itself", "Stop here"
 _GONE = "It needs an approval, and the editor that gives them has left."
 _OTHER = "other"
@@ -447,7 +448,7 @@ def _choices(request: ApprovalRequest) -> dict[str, _Choice]:
     }
     for number, offer in enumerate(request.offers, 1):
         yes = ApprovalAnswer(Verdict.SESSION, rule=offer.rule)
-        rule = reveal(one_line(offer.rule, MAX_RULE))
+        rule = _told(offer.rule)
         if offer.session and not request.per_session:
             found[f"session-{number}"] = (f"Allow for this session: {rule}", "allow_always", yes)
         if offer.always:
@@ -457,6 +458,18 @@ def _choices(request: ApprovalRequest) -> dict[str, _Choice]:
         found["auto"] = (what, "allow_always", ApprovalAnswer(Verdict.AUTO))
     found["reject"] = _REFUSAL
     return found
+
+
+def _told(rule: str) -> str:
+    """A rule in one line; one without its end would be another: of a long one what it comes to."""
+    told = reveal(rule).replace("\n", "<U+000A>")
+    if len(told) <= MAX_RULE and ("\n" not in rule or rule.endswith("*)")):
+        return told
+    if not rule.endswith("*)"):
+        return f"{rule.partition('(')[0]}: this very call"
+    half = MAX_RULE // 2 - _CUT_NOTE
+    left_out = len(told) - 2 * half
+    return f"{told[:half]}<{left_out:,} characters are not shown here>{told[-half:]}"
 
 
 def _id_of(request: ApprovalRequest) -> str:

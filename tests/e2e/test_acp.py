@@ -844,6 +844,28 @@ def test_an_approval_tells_an_editor_what_no_diff_of_its_own_shows(
         assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
 
 
+@pytest.mark.spec("ACP-1", "UI-7")
+def test_no_option_shows_a_part_of_the_rule_that_it_grants(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    long = "touch " + "a" * 300
+    wide = "x" * 300 + " y *"
+    commands = ["touch one\ntouch two", "echo a  b > c", long, wide]
+    model_server.add(*(call("bash", {"command": each}) for each in commands), "Done.")
+    names = []
+    with Editor(model_server, tmp_path) as editor:
+        asked = editor.ask(editor.new(), "go")
+        for _ in commands:
+            options = editor.choose("reject")["params"]["options"]
+            names.append(next(each["name"] for each in options if each["optionId"] == "session-1"))
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+    begin = "Allow for this session: bash"
+    assert names[0] == names[2] == f"{begin}: this very call"
+    assert names[1] == f"{begin}(echo a  b > c)"
+    assert names[3].startswith(f"{begin}(xxx") and names[3].endswith("xxx y *)")
+    assert "characters are not shown here" in names[3]
+
+
 @pytest.mark.sampled
 @pytest.mark.spec("ACP-1", "UI-7")
 @pytest.mark.parametrize(
