@@ -353,12 +353,20 @@ class ToolCalls:
         return job.decision(job.facts, job.place)
 
     async def _stays(self, job: Job, place: CallPlace | None) -> bool:
-        """Whether the call would run in the ``place`` that was asked about; else it is not run."""
-        if job.place is place and not job.has_moved(await self._shells()):
-            return True
-        told = "The shell is in another place by now: nothing was run. Run it again."
-        job.output = ToolOutput.error(told)
-        return False
+        """Whether the call would run in the ``place`` that was asked about, and still may.
+
+        A yes takes its time: what the user has forbidden meanwhile is not run.
+        """
+        if job.place is not place or job.has_moved(await self._shells()):
+            told = "The shell is in another place by now: nothing was run. Run it again."
+            job.output = ToolOutput.error(told)
+            return False
+        summary = job.summary
+        judged = await self._decision(job)
+        job.summary = summary  # as it was asked about
+        if judged is not None and judged.answer is Answer.DENY:
+            self._refuse(job, judged.reason)
+        return job.output is None
 
     async def _approved(self, job: Job, decision: Decision) -> bool:
         """Ask the user; somebody who cannot be asked has not said yes."""

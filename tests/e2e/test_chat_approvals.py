@@ -286,3 +286,21 @@ def test_nothing_that_an_edit_changes_is_left_out_of_what_is_shown(
     terminal.line("go")
     terminal.wait_for("Enter confirms")
     assert wanted in "\n".join(terminal.screen()).partition("Allow this?")[2]
+
+
+@pytest.mark.spec("SEC-3", "UI-7")
+def test_a_yes_in_plan_mode_runs_nothing_that_plan_mode_refuses(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    model_server.add(call("bash", {"command": "touch made"}, id="one"), "I will plan.")
+    terminal = chat()
+    terminal.line("make it")
+    terminal.wait_for("Enter confirms")
+    for mode in ("accept-edits", "auto", "plan"):
+        terminal.key("shift-tab")
+        terminal.wait_for(f"{mode} mode ·")
+    terminal.confirm("y")
+    terminal.wait_for("I will plan.")
+    assert "plan mode allows reads only" in facts_of(model_server.requests[1]).results["one"]
+    assert not (work / "made").exists()
+    leave(terminal)
