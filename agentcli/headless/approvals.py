@@ -97,6 +97,7 @@ class AtTerminal:
     async def _ask(self, question: str, options: Sequence[str]) -> str:
         from agentcli.ui.sanitize import clean, clean_line
 
+        forget_typed_ahead()
         write_error_line(f"\n{clean(question)}")
         for position, option in enumerate(options, start=1):
             write_error_line(f"  {position}. {clean_line(option)}")

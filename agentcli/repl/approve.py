@@ -299,10 +299,10 @@ class Questions:
     async def _ask(self, question: str, options: Sequence[str]) -> str:
         lines = [f"? {line}" for line in clean(question).strip().split("\n")]
         rows = [PickRow(clean_line(option)) for option in options]
-        panel = Picker("Your answer:", rows, free="say", subject=lambda: lines)
-        if options:
-            await self._input.choose(panel)
-        else:
+        title = "Your answer:" if options else ""
+        panel = Picker(title, rows, free="say", subject=lambda: lines)
+        await self._input.choose(panel)
+        if not options and panel.is_answered and not panel.said:
             panel.said = (await self._input.line("Your answer: ", panel) or "").strip()
             if not panel.said:
                 self._interrupt()

@@ -480,7 +480,8 @@ class Picker:
     """A list that is filtered by what is typed; ``answer`` is the index of the row chosen.
 
     ``free`` offers what is typed as an answer of its own (``said``); Enter of a text that was begun
-    before it appeared answers nothing. ``on_move`` gets the index of
+    before it appeared answers nothing; where there are no rows it is left as soon as what is typed
+    is for it: the answer is a line then. ``on_move`` gets the index of
     the row where the cursor is, for a preview; ``subject`` gives painted lines above the list.
     """
 
@@ -530,7 +531,8 @@ class Picker:
         """Nothing is sent meanwhile."""
 
     def tick(self, now: float) -> None:
-        """Nothing comes later."""
+        """Nothing has come for a moment."""
+        self._left |= bool(self._free) and not self._rows and now >= self._armed_at
 
     def leave(self) -> bool:
         """Esc: none of them; where the answer may be anything, Esc stops the agent."""

@@ -310,6 +310,19 @@ def test_a_free_answer_is_offered_below_what_fits() -> None:
     assert typed(Picker("?", colours, free="say"), ["2", "\r"]).answer == 1
 
 
+@pytest.mark.spec("UI-7")
+def test_a_question_without_options_takes_no_text_that_was_begun_before_it() -> None:
+    picker = Picker("", [], free="say")
+    picker.open(0.0, has_text=False)
+    assert picker.press(Press("char", "h"), 0.1, more=False).text == "h"
+    assert picker.press(Press("char", "i"), 0.4, more=False).text == "i"
+    assert picker.press(Press("enter"), 0.45, more=False) == ("", False)
+    picker.tick(0.5)
+    assert not picker.is_answered
+    picker.tick(0.8)
+    assert picker.is_answered and picker.answer is None and not picker.said
+
+
 @pytest.mark.spec("UI-11")
 def test_a_question_takes_nothing_that_was_typed_as_it_appeared() -> None:
     picker = Picker("?", ROWS, free="say")
