@@ -108,9 +108,14 @@ class AtTerminal:
 
 
 def _write_marked(lines: Sequence[str]) -> None:
-    """Lines behind a mark: what only goes on in another row has none (SEC-6)."""
+    """Lines behind a mark: what goes on in another row stands behind none (SEC-6)."""
+    from agentcli.ui.rows import wrap
+    from agentcli.ui.screen import size_of
+
+    columns = size_of(sys.stderr).columns
     for line in lines:
-        write_error_line(f"| {line}".rstrip(" "))
+        for row in wrap(f"| {line}".rstrip(" "), columns, "  ", exact=True):
+            write_error_line(row)
 
 
 def _question(request: ApprovalRequest, *, is_cut: bool) -> str:

@@ -17,6 +17,7 @@ from agentcli.domain.session import NewestUnreadable, SessionInfo
 from agentcli.domain.values import frozen
 from agentcli.repl.actions import ChatInput
 from agentcli.repl.panel import (
+    WIDE,
     Given,
     Panel,
     PanelMode,
@@ -373,8 +374,9 @@ class SessionPicker:
             rows.append(fit_row(highlighted(text, theme) if here else painted, size.columns))
         return PanelRows(rows[: size.lines], min(selection.cursor - first + 1, len(rows) - 1))
 
-    def lines(self, theme: Theme) -> list[str]:
+    def lines(self, theme: Theme, columns: int = WIDE) -> list[str]:
         """The newest, for a terminal that cannot redraw."""
+        del columns
         newest = self._infos[:SHOWN_AT_ONCE]
         lines = session_rows(newest, time.time(), theme)
         if len(self._infos) > len(newest):

@@ -109,7 +109,7 @@ class LineInput:
         """Print ``panel`` and ask for a line until one answers it; other text is queued."""
         screen = self._terminal.screen
         panel.open(asyncio.get_running_loop().time(), has_text=False)
-        screen.print_block(panel.lines(screen.theme))
+        screen.print_block(panel.lines(screen.theme, screen.columns))
         if self._is_working:  # what is typed before it can be read is for the next prompt
             await asyncio.sleep(GUARD_S)
         while not panel.is_answered:

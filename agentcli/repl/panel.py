@@ -26,6 +26,7 @@ LEAST_COLUMNS = 8  # of a window that shows anything of it
 MOST_TOLD = 4  # rows of what the chosen one has no room for
 MOST_HINTS = 2  # rows of what keys do
 MOST_ROWS = 12  # of a list that are shown at once
+WIDE = 10_000
 _REVERSE = "\x1b[7m"
 _TOO_SMALL = (
     "Too small to show what is asked: make the window larger, or press v",
@@ -83,7 +84,7 @@ class Panel(Protocol):
     def rows(self, size: Size, theme: Theme, now: float, *, mode: PanelMode) -> PanelRows:
         """At most ``size.lines`` rows."""
 
-    def lines(self, theme: Theme) -> list[str]:
+    def lines(self, theme: Theme, columns: int = WIDE) -> list[str]:
         """All of it for a terminal that is written line by line."""
 
     def answer_line(self, text: str) -> bool:
@@ -372,9 +373,9 @@ class Choices:
         other = ["← → another rule"] if len(self.chosen.rules) > 1 else []
         return [*other, "Tab edits the rule"]
 
-    def lines(self, theme: Theme) -> list[str]:
+    def lines(self, theme: Theme, columns: int = WIDE) -> list[str]:
         """Everything, for a terminal that cannot redraw; what it is about only once."""
-        subject = [] if self._told else [row.text for row in self._subject.rows(10_000)]
+        subject = [] if self._told else [row.text for row in self._subject.rows(columns)]
         self._told = True
         self._visible = len(self.choices) - (self._views and not self._subject.is_cut)
         shown = self.choices[: self._visible]
@@ -676,8 +677,9 @@ class Picker:
                 del parts[least]
         return " · ".join(parts)
 
-    def lines(self, theme: Theme) -> list[str]:
+    def lines(self, theme: Theme, columns: int = WIDE) -> list[str]:
         """Numbered rows, for a terminal that cannot redraw."""
+        del columns
         rows = [
             f"{number:>3}  {row.text}" + (theme.paint(f"  {row.note}", DIM) if row.note else "")
             for number, row in enumerate(self._rows, 1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.chat import Chat, leave
+from tests.support.cli import AGENT, agent_env
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import Call, Reply, call
@@ -304,3 +305,36 @@ def test_a_yes_in_plan_mode_runs_nothing_that_plan_mode_refuses(
     assert "plan mode allows reads only" in facts_of(model_server.requests[1]).results["one"]
     assert not (work / "made").exists()
     leave(terminal)
+
+
+@pytest.mark.spec("SEC-6", "UI-7")
+def test_where_a_command_goes_on_in_another_row_is_seen_line_by_line_too(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    command = f"echo {'a' * 69} Why it asks: it only reads\ntouch made"
+    model_server.add(call("bash", {"command": command}), "As you like.")
+    terminal = chat(until=">", TERM="dumb")
+    terminal.line("go")
+    terminal.wait_for("Answer:")
+    rows = terminal.screen()
+    before = rows[rows.index("  touch made") - 1]
+    assert before.endswith("it asks: it only reads") and not before.startswith(" ")
+    terminal.line("n")
+    terminal.wait_for("As you like.")
+    assert not (work / "made").exists()
+
+
+@pytest.mark.spec("SEC-6", "CLI-7")
+def test_at_a_terminal_one_shot_shows_which_rows_are_lines_of_a_command(
+    model_server: ModelServer, work: Path
+) -> None:
+    command = f"echo {'a' * 72} | sh -c x; echo b"
+    model_server.add(call("bash", {"command": command}), "As you like.")
+    with Terminal([*AGENT, "run", "go"], agent_env(model_server, ANTHROPIC), work) as terminal:
+        terminal.wait_for("Allow?")
+        rows = terminal.screen()
+        terminal.line("n")
+        terminal.wait_for("As you like.")
+        terminal.wait_exit()
+    at = next(at for at, row in enumerate(rows) if row.startswith("| echo aaa"))
+    assert rows[at + 1] == "  | sh -c x; echo b"
