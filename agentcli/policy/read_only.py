@@ -37,6 +37,7 @@ _QUOTED_DELETION = re.compile(r"\brm\s+-")
 _NO_FILES = frozenset({"none", "text"})
 _GLOB = re.compile(r"[A-Za-z0-9_./@%+=:,-]*[*?][A-Za-z0-9_./@%+=:,*?-]*", re.ASCII)
 _SET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+=-]|\[:[a-z]+:\])+\]", re.ASCII)
+_AT_HOME = re.compile(r"~(?:/[A-Za-z0-9._/-]*)?")
 _PLAIN = re.compile(r"[A-Za-z0-9_./@%+=:,][A-Za-z0-9_./@%+=:,-]*", re.ASCII)
 _EXPANDS = re.compile("[$`]")
 _MAX_DIRECTORIES = 8
@@ -171,6 +172,8 @@ class _Reader:
         word = unquote(source)
         if word is not None:
             return [word] if self.may_read(word) else None
+        if _AT_HOME.fullmatch(source):
+            return [source] if self.may_read(source) else None
         choices = without_braces(source)
         if len(choices) > 1 and "$" not in source:
             values = [[each] if _PLAIN.fullmatch(each) else self._matches(each) for each in choices]

@@ -643,6 +643,8 @@ def test_a_read_of_a_file_elsewhere_says_so(workspace: Workspace) -> None:
     contained = Policy(contained=True)
     for text, why in {
         "head -c 9 /etc/hosts": "it reads what lies outside the workspace",
+        "ls ~": "it reads what lies outside the workspace",
+        "cat ~/notes": "it reads what lies outside the workspace",
         "ls && cat ../other/x": "it reads what lies outside the workspace: cat ../other/x",
         "touch /etc/hosts": "it runs a command",
     }.items():
