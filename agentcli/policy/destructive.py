@@ -34,8 +34,9 @@ from agentcli.policy.places import (
     found_by,
     is_pattern,
     loose_commands,
+    names_of_own,
     places_of,
-    protected_place,
+    protected_beside,
     seen_words,
     starts_of,
     without_sets,
@@ -88,7 +89,7 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
     search = _Search(
         starts=starts_of(commands, workspace.cwd),
         roots=tuple(real for _, real in workspace.led),
-        own_directories=place.policy.own_directories,
+        own=names_of_own(place.policy.own_directories),
         run_by_others=place.policy.run_by_others,
         contained=contained,
         has_all=parsed.understood,
@@ -144,11 +145,12 @@ class _Search:
     ``roots`` are the directories of the workspace, links followed. ``has_all``: every operand is
     known to be one. A text that is not understood may fall apart between a program and its
     operands. ``hands_on``: what is found is removed. ``moves_home``: ``~`` may be another place.
+    ``own`` are our own directories; ``is_protected_here``, once it is known: all of the workspace.
     """
 
     starts: Starts
     roots: tuple[Path, ...]
-    own_directories: tuple[Path, ...]
+    own: Sequence[tuple[str, ...]]
     run_by_others: Callable[[Path], str]
     contained: bool
     has_all: bool
@@ -157,6 +159,7 @@ class _Search:
     variables: Variables
     left: int = _MOST_PATHS
     finder: GlobFinder = field(default_factory=GlobFinder)
+    is_protected_here: bool | None = None
 
     def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
         """What ``command`` would destroy, and what protected place it would write."""
@@ -186,7 +189,11 @@ class _Search:
 
     def _likely(self, names: Words) -> Words:
         """Those that are no text, but in a place where everything is protected."""
-        if not names or protected_place(self.roots[:1], self.own_directories):
+        if not names:
+            return ()
+        if self.is_protected_here is None:
+            self.is_protected_here = bool(protected_beside(self.roots[:1], self.own))
+        if self.is_protected_here:
             return ()
         return tuple(
             name
@@ -270,7 +277,7 @@ class _Search:
                 yield Danger(what, part, is_destructive=False, is_kept=is_kept)
 
     def _protected(self, paths: Sequence[Path], *, is_sure: bool) -> str | None:
-        place = protected_place(paths, self.own_directories, contained=self.contained)
+        place = protected_beside(paths, self.own, contained=self.contained)
         if place or not (self.contained and is_sure):
             return place
         obeyed = ((path.name, self.run_by_others(path)) for path in paths)
@@ -280,7 +287,7 @@ class _Search:
         """Whether the sandbox keeps them as they are: others obey them, or it is out of reach."""
         if not self.contained or not (name.startswith(("/", "~")) or self.starts.is_sure):
             return False
-        homes, own = _homes(), self.own_directories
+        homes, own = _homes(), self.own
         holding = [root for root in self.roots if any(each.is_relative_to(root) for each in homes)]
         reached = [root for root in self.roots if root not in holding]
 
@@ -289,7 +296,7 @@ class _Search:
             if not any(real.is_relative_to(root) for root in reached):
                 is_homes = any(real.is_relative_to(home) for home in homes)
                 return is_homes or not real.is_relative_to(_PRIVATE)
-            obeyed = protected_place((path,), own, contained=True, obeyed=True)
+            obeyed = protected_beside((path,), own, contained=True, obeyed=True)
             return bool(obeyed or self.run_by_others(path))
 
         return all(map(is_kept, paths))

@@ -125,7 +125,23 @@ def protected_place(
     ``contained``: by a command in a sandbox, which may change what git keeps its history in.
     ``obeyed``: only what others run or obey counts, wherever it lies.
     """
-    own = [_names(real_path(directory)) for directory in own_directories]
+    own = names_of_own(own_directories)
+    return protected_beside(paths, own, contained=contained, obeyed=obeyed)
+
+
+def names_of_own(directories: Sequence[Path]) -> Sequence[tuple[str, ...]]:
+    """Our own directories for ``protected_beside``, looked up once for many questions."""
+    return [_names(real_path(directory)) for directory in directories]
+
+
+def protected_beside(
+    paths: Sequence[Path],
+    own: Sequence[tuple[str, ...]],
+    *,
+    contained: bool = False,
+    obeyed: bool = False,
+) -> str | None:
+    """As ``protected_place``."""
     named = tuple(_all_names(paths))
     born: dict[Path, set[str]] = {}
     for path in named:

@@ -22,8 +22,8 @@ from agentcli.domain.tools import Asks, ToolDefinition, Workspace
 from agentcli.engine import finishing
 from agentcli.extensions import front_matter
 from agentcli.mcp import oauth
-from agentcli.policy import places
-from agentcli.policy.decision import CallFacts
+from agentcli.policy import destructive, places
+from agentcli.policy.decision import CallFacts, CallPlace, Policy
 from agentcli.process import sandbox_home
 from agentcli.providers import _errors
 from agentcli.providers.text_calls.reading import CallScan, ReplyReading
@@ -151,3 +151,21 @@ def test_the_time_grows_with_the_length(
     spent(100)
     least = spent(SIZE)
     assert spent(4 * SIZE) < max(8 * least, FREE_S)
+
+
+def test_for_a_command_of_thousands_of_names_our_own_directories_are_looked_up_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looked_up = []
+    real = places.real_path
+
+    def counted(path: Path) -> Path:
+        looked_up.append(path)
+        return real(path)
+
+    monkeypatch.setattr(places, "real_path", counted)
+    text = "cat > big <<'E'\n" + "".join(f"l{n} d/w{n}\n" for n in range(12_000)) + "E\n"
+    policy = Policy(own_directories=tuple(tmp_path / f"own{n}" for n in range(20)))
+    place = CallPlace(Workspace(tmp_path, tmp_path), policy)
+    assert not list(destructive.dangers_of(text, place, contained=True))
+    assert sum(path.name.startswith("own") for path in looked_up) == 20
