@@ -139,7 +139,6 @@ class Choices:
     """
 
     unseen = ""
-
     yields_to_text = True
     leaving = "Esc stops the agent"
     with_text = "Enter queues your text; empty it to choose (Ctrl-U)."
@@ -378,8 +377,7 @@ class Choices:
         subject = [] if self._told else [row.text for row in self._subject.rows(columns)]
         self._told = True
         self._visible = len(self.choices) - (self._views and not self._subject.is_cut)
-        shown = self.choices[: self._visible]
-        rows = [f"  {self._text(each, at)}" for at, each in enumerate(shown, 1)]
+        rows = [f"  {self._text(c, n)}" for n, c in enumerate(self.choices[: self._visible], 1)]
         rows += [
             f"       or {each.letter} {self._shows(rule)}"
             for each in self.choices
@@ -481,9 +479,8 @@ class Picker:
     """A list that is filtered by what is typed; ``answer`` is the index of the row chosen.
 
     ``free`` offers what is typed as an answer of its own (``said``); Enter of a text that was begun
-    before it appeared answers nothing; where there are no rows it is left as soon as what is typed
-    is for it: the answer is a line then. ``on_move`` gets the index of
-    the row where the cursor is, for a preview; ``subject`` gives painted lines above the list.
+    before it appeared answers nothing; without rows it is left once what is typed is for it.
+    ``on_move`` gets the index of the row where the cursor is; ``subject``: lines above the list.
     """
 
     yields_to_text = False
@@ -633,8 +630,8 @@ class Picker:
         if self._query or not self._free:
             head += theme.paint("  > ", DIM) + self._query
         listed = [self._shown_as(at) for at in found]
-        if self._free and self._query.strip():
-            listed.append(PickRow(f"{self._free}: {self._query.strip()}"))
+        if self._free and (said := self._query.strip()):
+            listed.append(PickRow(f"{self._free}: {said}"))
         room = size.lines - own - len(subject)
         self._most = max(1, min(room, MOST_ROWS))
         first, shown, told = self._around_cursor(listed, columns, theme)
