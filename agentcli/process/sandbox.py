@@ -390,7 +390,7 @@ class SessionSandbox:
             inet=network or (is_bwrap and not reads_only),
             unix=not reads_only,
             frozen=reads_only,
-            sealed=is_bwrap and not os.getuid(),
+            mounts=is_bwrap,
         )
         if calls:
             calls["registry"] = str(private.sockets)

@@ -32,10 +32,15 @@ _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
 _FREE_KINDS = (0x54, 0x89, 0xB7)  # terminals and pipes, sockets, namespaces
 # FIGETBSZ, FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP
 _FREE_REQUESTS = (2, 0x80086601, 0x80087601, 0x801C581F, 0xC020660B)
+# and by others: filters, counters, epoll, processes; FICLONE and FICLONERANGE, to what is writable
+_KINDS_OF_WRITERS, _CLONES = (0x21, 0x24, 0x8A, 0xFF), (0x40049409, 0x4020940D)
 # its operations pass no filter; ``barred`` are the keyrings, what looks on at others (fanotify),
 # and what could stall the guard
 _URING = (425, 426, 427)
-_CLONE3, _NEW_USER = 435, 0x10000000  # its flags lie where a pointer leads: clone(2) is taken then
+_CLONE3 = 435  # its flags lie where a pointer leads: clone(2) is taken then
+_NEW_CONTROL_GROUP, _NEW_USER = 0x02000000, 0x10000000
+# open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr, open_tree_attr
+_MOUNTS = (428, 429, 430, 431, 432, 433, 442, 467)
 # fchmodat2, setxattrat, removexattrat, file_setattr
 _CHANGES_EVERYWHERE = (452, 463, 466, 469)
 
@@ -71,13 +76,13 @@ _MACHINES = {
         changes=(76, 90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261,
                  268, 280),
         older=0x40000003, older_barred=(102, 359, 360, 361, 362, 286, 287, 288, 338, 374),
-        older_prlimit=340, older_clone=(120, 310),
+        older_prlimit=340, older_clone=(120, 310), older_ioctl=54,
         other_numbers=0x40000000,
     ),
     "aarch64": _Numbers(
         0xC00000B7, **_GENERIC, older=0x40000028,
         older_barred=(281, 282, 283, 288, 309, 310, 311, 367, 388), older_prlimit=369,
-        older_clone=(120, 337),
+        older_clone=(120, 337), older_ioctl=54,
     ),
     "riscv64": _Numbers(0xC00000F3, **_GENERIC),
     "loongarch64": _Numbers(0xC0000102, **_GENERIC),
@@ -118,28 +123,46 @@ def _when(value: int, then: bytes) -> bytes:
     return _step(_IF_EQUAL, value, 0, len(then) // 8) + then
 
 
-def filters(*, inet: bool, unix: bool, frozen: bool, sealed: bool) -> dict[str, object]:
+def filters(*, inet: bool, unix: bool, frozen: bool, mounts: bool) -> dict[str, object]:
     """What the guard of a command puts on it; nothing where ``machine`` is not known.
 
     ``inet``: it may have network sockets; ``unix``: Unix sockets, which needs the guard to connect
-    them; ``frozen``: it changes no file's rights, times or attributes either, nor asks a file
-    system for what it does to a file that is open for reading (``ioctl``): only known requests
-    pass; ``sealed``: it runs in bubblewrap, and makes no more user namespaces.
+    them; ``frozen``: it changes no file's rights, times or attributes either; ``mounts``: it runs
+    in bubblewrap, and what it mounts in there itself leads to no more.
+
+    Of what a file system does to a file that is open for reading (``ioctl``) only known requests
+    pass: one may make a copy elsewhere of all that the file system holds (btrfs).
     """
     if (here := machine()) is None:  # told by ``shortcomings``
         return {}
+    barred = () if mounts else _MOUNTS
     return {
         "seccomp": here.one("seccomp"),
-        "filter": _filter(here, inet=inet, unix=False, frozen=frozen),
-        "handing": _filter(here, inet=inet, unix=True, frozen=frozen) if unix else b"",
-        "sealed": _without_users(here) if sealed else b"",
+        "filter": _filter(here, barred, inet=inet, unix=False, frozen=frozen),
+        "handing": _filter(here, barred, inet=inet, unix=True, frozen=frozen) if unix else b"",
+        "sealed": _sealed(here) if mounts else b"",
     }
 
 
-def _filter(here: _Numbers, *, inet: bool, unix: bool, frozen: bool) -> bytes:
+def _asked(*, frozen: bool) -> bytes:
+    """What is answered to ``ioctl``."""
+    requests = (*_FREE_REQUESTS, *(() if frozen else _CLONES))
+    kinds = (*_FREE_KINDS, *(() if frozen else _KINDS_OF_WRITERS))
+    known = b"".join(_when(request, _answer(_ALLOW)) for request in requests)
+    known += _step(_AND, 0xFF00)
+    known += b"".join(_when(kind << 8, _answer(_ALLOW)) for kind in kinds)
+    return _argument(1) + known + _refuse(errno.ENOTTY)
+
+
+def _filter(
+    here: _Numbers, barred: tuple[int, ...], *, inet: bool, unix: bool, frozen: bool
+) -> bytes:
+    barred = (*_URING, *barred)
+    asked = _asked(frozen=frozen)
     older = b"".join(
-        _when(number, _refuse(errno.ENOSYS)) for number in (*here.many("older_barred"), *_URING)
+        _when(number, _refuse(errno.ENOSYS)) for number in (*here.many("older_barred"), *barred)
     )
+    older += b"".join(_when(number, asked) for number in here.many("older_ioctl"))
     itself = _argument(0) + _when(0, _answer(_ALLOW)) + _refuse(errno.EPERM)
     older += b"".join(_when(number, itself) for number in here.many("older_prlimit"))
     older = _refuse(errno.ENOSYS) if frozen else older + _answer(_ALLOW)
@@ -150,7 +173,7 @@ def _filter(here: _Numbers, *, inet: bool, unix: bool, frozen: bool) -> bytes:
     program += _step(_IF_EQUAL, here.architecture, 1, 0) + _refuse(errno.ENOSYS) + load
     for at_least in here.many("other_numbers"):
         program += _step(_IF_AT_LEAST, at_least, 0, 1) + _refuse(errno.ENOSYS)
-    for number in (*_URING, *here.many("barred")):
+    for number in (*barred, *here.many("barred")):
         program += _when(number, _refuse(errno.ENOSYS))
     program += _when(here.one("prlimit"), itself)
     connected = _argument(1) + _step(_AND, _TYPE_MASK)
@@ -167,23 +190,20 @@ def _filter(here: _Numbers, *, inet: bool, unix: bool, frozen: bool) -> bytes:
     if unix:
         for name in ("connect", "listen"):
             program += _when(here.one(name), _answer(_HAND_OVER))
-    if frozen:
-        for number in (*here.many("changes"), *_CHANGES_EVERYWHERE):
-            program += _when(number, _refuse(errno.EROFS))
-        known = b"".join(_when(request, _answer(_ALLOW)) for request in _FREE_REQUESTS)
-        known += _step(_AND, 0xFF00)
-        known += b"".join(_when(kind << 8, _answer(_ALLOW)) for kind in _FREE_KINDS)
-        program += _when(here.one("ioctl"), _argument(1) + known + _refuse(errno.ENOTTY))
-    return program + _answer(_ALLOW)
+    for number in (*here.many("changes"), *_CHANGES_EVERYWHERE) if frozen else ():
+        program += _when(number, _refuse(errno.EROFS))
+    return program + _when(here.one("ioctl"), asked) + _answer(_ALLOW)
 
 
-def _without_users(here: _Numbers) -> bytes:
-    """The program that bubblewrap puts on: no more user namespaces.
+def _sealed(here: _Numbers) -> bytes:
+    """The program that bubblewrap puts on: no more control group namespaces, no users for root.
 
-    In one of its own root could mount the control groups (cgroups(7)) that it is itself in, whose
-    files are root's: what it limits, stops or kills there runs outside.
+    With one of its own it could mount the control groups (cgroups(7)) that it is itself in, whose
+    files are root's, or where systemd manages them the user's: what it limits, stops or kills there
+    runs outside.
     """
-    checked = _argument(0) + _step(_AND, _NEW_USER) + _when(0, _answer(_ALLOW))
+    flags = _NEW_CONTROL_GROUP | (0 if os.getuid() else _NEW_USER)
+    checked = _argument(0) + _step(_AND, flags) + _when(0, _answer(_ALLOW))
     checked += _refuse(errno.EPERM)
 
     def calls(name: str) -> bytes:

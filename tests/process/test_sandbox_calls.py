@@ -618,6 +618,30 @@ def test_root_mounts_no_control_groups_whose_limits_hold_outside(
     assert "MOUNTED" not in said
 
 
+@pytest.mark.spec("SEC-7")
+def test_in_bubblewrap_nobody_makes_the_control_groups_of_the_terminal_their_own() -> None:
+    """Where systemd gives the user groups, what is killed there is the user's shell, and we."""
+    if sandbox_calls.machine() is None:
+        pytest.skip("no filter for this machine")
+    script = f"""
+        import sys
+        sys.path.append({os.path.dirname(sandbox_calls.__file__)!r})
+        import ctypes, errno, os, guard, sandbox_calls
+        os.getuid = lambda: 1000
+        calls = sandbox_calls.filters(unix=True, inet=False, frozen=False, mounts=True)
+        assert guard._put_on({{**calls, "filter": calls["sealed"]}}, hands_over=False) == -1
+        libc = ctypes.CDLL(None, use_errno=True)
+        for flags in (0x10000000, 0x02000000, 0x10000000 | 0x02000000):
+            print(libc.unshare(flags), ctypes.get_errno() == errno.EPERM)
+    """
+    argv = (sys.executable, "-I", "-c", textwrap.dedent(script))
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=10)
+    user, *groups = done.stdout.splitlines()
+    if user != "0 False":
+        pytest.skip("no user namespaces here")
+    assert groups == ["-1 True"] * 2
+
+
 @both
 @pytest.mark.spec("SEC-18", "SEC-4")
 def test_no_way_around_the_filter_is_open(work: Path, kind: str) -> None:
@@ -691,7 +715,7 @@ def test_where_calls_cannot_be_handed_over_there_are_pairs_alone(tmp_path: Path)
         import sys
         sys.path.append({os.path.dirname(sandbox_calls.__file__)!r})
         import socket, guard, sandbox_calls
-        calls = sandbox_calls.filters(unix=True, inet=False, frozen=False, sealed=False)
+        calls = sandbox_calls.filters(unix=True, inet=False, frozen=False, mounts=True)
         assert guard._put_on(calls, hands_over=False) == -1
         socket.socketpair()
         for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
