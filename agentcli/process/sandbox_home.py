@@ -139,6 +139,7 @@ _MAY_HOLD = tuple(
     for name in names
 )  # fmt: skip
 _ALWAYS = ("/.env", "/cryptography")
+_ESCAPED = LazyPattern(rb"\\([0-7]{3})")
 # hier(7), and where packages of Nix, Guix and Snap are
 _OF_SYSTEM = LazyPattern(
     r"bin|boot|dev|etc|gnu|lib.*|lost\+found|nix|opt|proc|run|sbin|snap|sys|tmp|usr|var"
@@ -148,7 +149,7 @@ _OF_SYSTEM = LazyPattern(
 def homes(home: Path, writable: Iterable[Path]) -> tuple[Path, ...]:
     """The home directories of which only a list is seen: ``$HOME``, and the account's own.
 
-    Root, whom no rights keep out, has all of ``/home``.
+    Root, whom no rights keep out, has all of ``/home``. Each counts wherever it is mounted.
     One that commands work in as a whole is none: there secrets are hidden by name. Neither is one
     that is, or holds, what the system itself is made of.
     """
@@ -156,7 +157,43 @@ def homes(home: Path, writable: Iterable[Path]) -> tuple[Path, ...]:
     if not os.getuid():
         with contextlib.suppress(OSError), os.scandir("/home") as entries:
             named += [entry.path for entry in entries]
-    return outermost(map(Path, _shut(named, writable)))
+    named = [*map(os.path.realpath, named)]
+    return outermost(map(Path, _shut((*named, *_also_at(named)), writable)))
+
+
+def _also_at(places: Iterable[str]) -> Iterator[str]:
+    """Where else those directories are seen: by another mount of what they lie in, or a bound one.
+
+    ``/home`` is one on many machines: what is in it also lies in ``/data``, or ``/sysroot``.
+    """
+    mounts = _mounts()
+    for place in places:
+        for device, root, point in mounts:
+            if not is_below(place, (point,)):
+                continue
+            inner = root.rstrip("/") + place[len(point.rstrip("/")) :]
+            for other, top, at in mounts:
+                if other == device and is_below(inner, (top,)):
+                    also = at.rstrip("/") + inner[len(top.rstrip("/")) :]
+                    with contextlib.suppress(OSError):
+                        if also != place and Path(also).samefile(place):
+                            yield also
+
+
+def _mounts() -> list[tuple[str, str, str]]:
+    """Of each mount its file system, the directory of that, and where it is seen.
+
+    See proc_pid_mountinfo(5).
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+            device, root, point = (
+                os.fsdecode(_ESCAPED.sub(lambda code: bytes((int(code[1], 8),)), field))
+                for field in line.split(b" ", 5)[2:5]
+            )
+            found.append((device, root, point))
+    return found
 
 
 def of_users(home: Path) -> tuple[Path, ...]:
