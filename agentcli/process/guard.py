@@ -98,11 +98,11 @@ def descendants(ancestor: int, group: int = 0) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid, parent, _ in table:
         children.setdefault(parent, []).append(pid)
-    found = [pid for pid, _, its_group in table if group and its_group == group]
+    found = dict.fromkeys(pid for pid, _, its_group in table if group and its_group == group)
     waiting = [ancestor, *found]
     while waiting:
         new = [pid for pid in children.get(waiting.pop(), []) if pid not in found]
-        found += new
+        found.update(dict.fromkeys(new))
         waiting += new
     return [pid for pid in found if pid not in {ancestor, os.getpid()}]
 

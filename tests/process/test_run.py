@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import PersistenceError
 from agentcli.domain.sandbox import Confined
+from agentcli.process import guard
 from agentcli.process import run as _run
 from agentcli.process.environment import base_environment
 from agentcli.process.run import (
@@ -633,3 +635,14 @@ def test_a_command_gets_no_open_file_that_it_was_not_given(tmp_path: Path) -> No
         assert b"".join(said) == b"seen\n"
 
     once(body)
+
+
+@pytest.mark.spec("CAN-10", "SEC-13")
+def test_a_long_line_of_processes_is_found_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each the child of the one before: nothing is killed before all of them are known."""
+    line = [(pid, pid - 1, 5) for pid in range(2, 20_002)]
+    monkeypatch.setattr(guard, "process_table", lambda: iter(line))
+    began = time.process_time()
+    assert guard.descendants(1) == [pid for pid, _, _ in line if pid != os.getpid()]
+    assert len(guard.descendants(1, 5)) >= 19_998
+    assert time.process_time() - began < 2.0
