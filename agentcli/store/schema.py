@@ -269,7 +269,8 @@ _ADDED: Mapping[int, Mapping[str, tuple[str, ...]]] = {
 }
 # how earlier versions wrote a definition, and how it is written now
 _EARLIER_WORDS = {"source TEXT NOT NULL DEFAULT 'person'": "source TEXT NOT NULL DEFAULT 'user'"}
-_SPACE = LazyPattern(r"\s+")
+_STATISTICS = "table sqlite_stat"  # of SQLite, for its own planning
+_SPACE = LazyPattern(r"\s+", re.ASCII)  # to SQLite other spaces are letters
 _DEFINITION = LazyPattern(r"(?:[^,()']|'[^']*'|\((?:[^()']|'[^']*'|\([^()]*\))*\))+")
 _TABLE = LazyPattern(r"CREATE TABLE (\w+) ?\((.*)\)((?: WITHOUT ROWID)?)", re.DOTALL)
 
@@ -350,11 +351,13 @@ def fault_of_tables(db: sqlite3.Connection, version: int) -> str:
             return f"its {key} is missing"
         if sql and (problem := _difference(stored[key][1], tables[name], least.get(name, set()))):
             return f"its table {name} is not as it was made: {problem}"
-    if code := [key for key in stored if key.partition(" ")[0] not in {"table", "index"}]:
-        return f"it holds triggers or views, which no session has: {code[0]}"
+    # what else is there may act, or cost what it likes, with every statement
+    others = (key for key in stored if key not in known and not key.startswith(_STATISTICS))
+    if other := next(others, ""):
+        return f"it holds the {other}, which no session has"
     # SQLite answers from an index that knows rows of its own, which are in no table
     listed = "SELECT name FROM pragma_index_list(?) WHERE origin = 'c'"
-    for table in seals.COLUMNS:
+    for table in tables:
         if made := db.execute(listed, (table,)).fetchone():
             return f"its table {table} has an index, which no session has: {made[0]}"
     return ""

@@ -243,7 +243,9 @@ def test_what_this_home_wrote_holds_after_a_move_a_fork_and_a_repair(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("code", ["TRIGGER t AFTER UPDATE ON session BEGIN SELECT 1; END",
-                                  "VIEW v AS SELECT 1"])  # fmt: skip
+                                  "VIEW v AS SELECT 1",
+                                  "INDEX i ON message (hex(zeroblob(30000000 + seq)))",
+                                  "TABLE t (x CHECK (hex(zeroblob(30000000)) <> ''))"])  # fmt: skip
 def test_a_file_with_code_of_its_own_is_not_opened(
     model_server: ModelServer, work: Path, tmp_path: Path, code: str
 ) -> None:
@@ -252,9 +254,28 @@ def test_a_file_with_code_of_its_own_is_not_opened(
     change(path, (f"CREATE {code}", ()))
     done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
     assert done.code != 0
-    assert "triggers or views" in done.stderr and "agent sessions repair" in done.stderr
+    assert "which no session has" in done.stderr and "agent sessions repair" in done.stderr
     assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
     assert run_agent("run", "--session", path.stem, "go on", env=env, cwd=work).code == 0
+
+
+def test_a_file_whose_tables_have_letters_where_spaces_were_is_not_opened(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    """To SQLite a no-break space is a letter: there is no primary key then."""
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    change(
+        path,
+        ("PRAGMA writable_schema = ON", ()),
+        (
+            "UPDATE sqlite_schema SET sql = replace(sql, ?, ?) WHERE name = 'input_queue'",
+            ("PRIMARY KEY", "PRIMARY\u00a0KEY"),
+        ),
+    )
+    done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
+    assert done.code != 0
+    assert "its table input_queue is not as it was made" in done.stderr
 
 
 @pytest.mark.slow
@@ -278,7 +299,7 @@ def test_a_schedule_that_is_in_an_index_alone_does_not_start(
         db.execute("PRAGMA writable_schema = ON")
         db.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", found)
     with Terminal([*AGENT, *OFF, "--resume", path.stem], env, work, 40, 120) as terminal:
-        terminal.wait_for(re.compile("an index|Background run"))
+        terminal.wait_for(re.compile("the index waits|Background run"))
     assert_nothing_acted(model_server, work, bystander, 1)
     assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
     done = run_agent("run", *OFF, "--session", path.stem, "go on", env=env, cwd=work)
