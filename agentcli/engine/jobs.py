@@ -258,7 +258,9 @@ class Job:
         """The rule of the question that the user has chosen; raises ``UsageError``."""
         from agentcli.policy.grants import granted_rule
 
-        return granted_rule(self.offers, chosen)
+        rule = granted_rule(self.offers, chosen)
+        is_inside = self.access not in {None, Access.OUTSIDE}
+        return replace(rule, is_inside=is_inside) if rule is not None else None
 
     def touched(self) -> Sequence[Path]:
         """The files that it has named and got; of a command, words that look like paths."""

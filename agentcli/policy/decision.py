@@ -33,7 +33,8 @@ class Rule:
 
     ``exact`` makes the pattern this very text, in which ``*`` and ``?`` are themselves; only a
     final ``/**`` of a path then stands for all below it. ``source`` says where it was written.
-    ``directory``: it holds for commands that are run there alone, as a yes to a command does.
+    ``directory``: it holds for commands that are run there alone, as a yes to a command does;
+    ``is_inside``: for those that a sandbox keeps alone, as a yes to such a command does.
     """
 
     tool: str
@@ -41,6 +42,7 @@ class Rule:
     exact: bool = False
     source: str = field(default="", compare=False)
     directory: Path | None = field(default=None, compare=False)
+    is_inside: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
@@ -143,7 +145,12 @@ class Policy:
     @property
     def allowing(self) -> tuple[Rule, ...]:
         """Every rule by which a call runs unasked."""
-        return (*self.allow, *self.command_rules, *self.granted)
+        return (*self.allow, *self.command_rules, *self.granted_here)
+
+    @property
+    def granted_here(self) -> tuple[Rule, ...]:
+        """What was granted and holds as things are: a yes to what stays inside is none outside."""
+        return tuple(rule for rule in self.granted if self.has_boundary or not rule.is_inside)
 
     @property
     def wants_boundary(self) -> bool:

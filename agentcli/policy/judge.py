@@ -217,7 +217,7 @@ def _by_ask_rule(judged: _Judged) -> Decision | None:
     if judged.effect is not Effect.READ:
         rules = (*policy.deny, *policy.ask)
         unsure = next((each for each in rules if might_touch(each, subject)), None)
-    if (rule is None and unsure is None) or covering(policy.granted, subject)[0]:
+    if (rule is None and unsure is None) or covering(policy.granted_here, subject)[0]:
         return None
     if rule is not None:
         return judged.because(Answer.ASK, f"asked for by the rule {rule}", rule)

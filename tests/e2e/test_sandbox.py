@@ -175,6 +175,33 @@ def test_what_the_user_has_chosen_in_the_session_holds_after_a_reload(
 
 @pytest.mark.slow
 @pytest.mark.spec("SEC-3", "UI-7")
+def test_a_yes_for_the_session_to_what_the_sandbox_keeps_frees_nothing_without_it(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    needs("bwrap")
+    outside = work.parent / "outside"
+    reach_out = call("bash", {"command": f"touch {outside}; touch made"})
+    model_server.add(reach_out, "Inside.", reach_out, "Again.", reach_out, "Over.")
+    terminal = chat()
+    terminal.line("go")
+    terminal.wait_for("yes, for this session")
+    terminal.confirm("s")
+    terminal.wait_for("Inside.")
+    terminal.line("and again")
+    terminal.wait_for("Again.")
+    assert terminal.text().count("you: yes, for this session") == 1
+    terminal.line("/sandbox off")
+    terminal.wait_for("without a sandbox from now on")
+    terminal.line("once more")
+    terminal.wait_for("Allow this?")
+    terminal.confirm("n")
+    terminal.wait_for("Over.")
+    assert not outside.exists()
+    leave(terminal)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "UI-7")
 def test_a_rule_that_could_not_be_written_holds_after_a_reload(
     model_server: ModelServer, chat: Chat, work: Path, home: Path
 ) -> None:

@@ -249,6 +249,22 @@ def test_yes_for_the_session_covers_this_very_command(text: str, workspace: Work
 
 
 @pytest.mark.spec("SEC-3", "UI-7")
+def test_a_grant_of_what_stays_in_the_sandbox_holds_where_there_is_one(
+    workspace: Workspace,
+) -> None:
+    policy = policy_of(Mode.DEFAULT, [], [], ["bash(make *)"])
+    rule = session_rule(command(workspace, "make x"), policy)
+    policy.granted.append(replace(rule, is_inside=True))
+    assert judged(command(workspace, "make x"), policy).answer is ASK
+    policy.contained = True
+    assert judged(command(workspace, "make x"), policy).answer is ALLOW
+    policy.mode = Mode.YOLO  # which has no boundary
+    assert judged(command(workspace, "make x"), policy).answer is ASK
+    policy.granted.append(rule)  # given without one
+    assert judged(command(workspace, "make x"), policy).answer is ALLOW
+
+
+@pytest.mark.spec("SEC-3", "UI-7")
 def test_yes_for_the_session_to_an_edit_covers_all_edits_in_the_workspace(
     workspace: Workspace,
 ) -> None:
