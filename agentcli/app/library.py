@@ -17,7 +17,7 @@ from agentcli.app.session import Session
 from agentcli.config.settings import Settings
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import SessionNotFound
-from agentcli.domain.ports import Approver, LongWait, ModelInfo
+from agentcli.domain.ports import Approver, LongWait, ModelInfo, PermissionMode
 from agentcli.domain.session import AFTER_ALL, LoadedSession, NewestUnreadable, SessionInfo
 from agentcli.domain.tools import Asker, EditorFiles
 from agentcli.store.catalogue.catalogue import SearchHit
@@ -54,6 +54,8 @@ class SessionLibrary:
         """The session that the user has chosen and that is to be opened elsewhere; maybe none."""
         self.came_from = ""
         """The session that was left for that, if anything was said in it."""
+        self.mode_before: PermissionMode | None = None
+        """The mode of the session that was left: none that is opened then is freer (SEC-3)."""
         self.has_opened = False
         self._files = session_files(settings)
 
@@ -150,6 +152,9 @@ class SessionLibrary:
 
     async def _open(self, options: SessionOptions, user: AsksUser) -> Session:
         self.has_opened = True
+        if self.mode_before is not None:
+            mode = options.mode or self._settings.permission_mode
+            options = replace(options, mode=mode.no_freer_than(self.mode_before))
         return await open_session(self._settings, options, user, user, user)
 
     async def list(self) -> Sequence[SessionInfo]:

@@ -51,14 +51,15 @@ def _chat_in_places(options: ChatOptions, prompt: str, end: ChatEnd | None = Non
     from agentcli.cli.fleet.stay import in_worktree
     from agentcli.cli.interactive import talk
 
-    place = options.cd
+    place, mode = options.cd, None
     while True:
         if end is not None:
+            mode = end.mode
             options.worktree, options.continue_, options.resume = None, False, None
             options.cd, options.session, prompt = place, end.leads_to, end.prompt
         try:
             with in_worktree(options):
-                next_end = talk(options, prompt)
+                next_end = talk(options, prompt, mode)
         except AgentError as error:
             if end is None:
                 raise
@@ -66,7 +67,7 @@ def _chat_in_places(options: ChatOptions, prompt: str, end: ChatEnd | None = Non
             options.cd, options.session = place, end.came_from or None
             options.resume = None if end.has_opened else ""
             with in_worktree(options):
-                next_end = talk(options, prompt)
+                next_end = talk(options, prompt, mode)
         if not next_end.leads_to:
             return next_end.code
         end = next_end

@@ -34,12 +34,14 @@ _MEANWHILE = "Without your trust they are ignored; AGENTS.md is read as text in 
 
 if TYPE_CHECKING:
     from agentcli.cli.options import SharedOptions
+    from agentcli.domain.ports import PermissionMode
 
 
 class ChatEnd(NamedTuple):
     """How a chat was left: for which session in a worktree of its own, maybe none, and from which.
 
-    ``prompt`` is what is still to be said, ``has_opened`` whether there was a session at all.
+    ``prompt`` is what is still to be said, ``has_opened`` whether there was a session at all;
+    ``mode`` is that of the one it was left from.
     """
 
     code: int
@@ -47,15 +49,22 @@ class ChatEnd(NamedTuple):
     came_from: str
     prompt: str
     has_opened: bool
+    mode: PermissionMode | None
 
 
-def talk(options: SharedOptions, first_prompt: str) -> ChatEnd:
-    """Run the chat; raises ``AgentError`` where nothing can be opened."""
+def talk(
+    options: SharedOptions, first_prompt: str, before: PermissionMode | None = None
+) -> ChatEnd:
+    """Run the chat, in no freer mode than ``before``.
+
+    Raises ``AgentError`` where nothing can be opened.
+    """
     from agentcli.repl.loop import run_chat
 
     settings = prepare_settings(options, ask=ask_for_trust)
     wanted = session_options(options, interactive=True)
     library = SessionLibrary(settings, wanted, partial(settings_in_force, options))
+    library.mode_before = before
     code = asyncio.run(
         run_chat(
             library,
@@ -66,7 +75,8 @@ def talk(options: SharedOptions, first_prompt: str) -> ChatEnd:
     )
     opened = library.has_opened
     prompt = "" if opened else first_prompt
-    return ChatEnd(code, library.leads_to, library.came_from, prompt, opened)
+    mode = library.mode_before
+    return ChatEnd(code, library.leads_to, library.came_from, prompt, opened, mode)
 
 
 def user_files(settings: Settings, options: SessionOptions) -> UserFiles:

@@ -39,6 +39,19 @@ class PermissionMode(StrEnum):
     PLAN = "plan"
     YOLO = "yolo"
 
+    def no_freer_than(self, other: PermissionMode) -> PermissionMode:
+        """The one of the two that lets less run unasked."""
+        return min(self, other, key=_BY_FREEDOM.index)
+
+
+_BY_FREEDOM = (
+    PermissionMode.PLAN,
+    PermissionMode.DEFAULT,
+    PermissionMode.ACCEPT_EDITS,
+    PermissionMode.AUTO,
+    PermissionMode.YOLO,
+)
+
 
 @frozen
 class GrantOffer:

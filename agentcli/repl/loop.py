@@ -172,6 +172,7 @@ class _Chat:
 
     async def switch_to(self, session_id: str | None) -> None:
         """Open another session; when that fails this one stays open."""
+        self.sessions.mode_before = self.session.mode
         if session_id is None:
             opened = await self.sessions.open_new(self._questions, self.session.model.id)
         elif await self._leads_away(session_id):
@@ -195,6 +196,7 @@ class _Chat:
         """Open this session again, with what the user brings as it is by now."""
         self.user.settings, notices = await self.sessions.reread()
         old = self.session
+        self.sessions.mode_before = old.mode
         kept, model = (old.id if old.turns else None), old.model.id
         self._opened.adopt(None)
         await old.aclose("resume")

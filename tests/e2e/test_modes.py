@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import last_result, one_shot
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
@@ -262,3 +263,26 @@ def test_start_up_files_that_lie_in_the_workspace_stay_as_they_are(
         (work / ".zshenv").unlink(missing_ok=True)
         for path in own:
             path.write_text("mine\n")
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("line", ["/new", "/fork"])
+def test_a_session_that_is_opened_from_another_is_in_no_freer_mode(
+    model_server: ModelServer, chat: Chat, work: Path, line: str
+) -> None:
+    touch = call("bash", {"command": "touch made"})
+    model_server.add("Hello.", touch, "Over.")
+    terminal = chat("--yolo", "--sandbox", "off")
+    terminal.line("hello")
+    terminal.wait_for("Hello.")
+    terminal.line("/permissions default")
+    terminal.wait_for("Permission mode default")
+    terminal.line(line)
+    terminal.wait_for("A new session" if line == "/new" else "ork")
+    terminal.line("go")
+    terminal.wait_for("Allow this?")
+    terminal.confirm("n")
+    terminal.wait_for("Over.")
+    assert not (work / "made").exists()
+    leave(terminal)
