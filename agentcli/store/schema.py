@@ -45,7 +45,6 @@ from pathlib import Path
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 from agentcli.store import disk as _private
-from agentcli.store import seals
 from agentcli.store.codec import checksum
 
 SCHEMA_VERSION = 9

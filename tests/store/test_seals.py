@@ -189,7 +189,7 @@ def test_what_cannot_be_dropped_is_a_damaged_file(path: Path) -> None:
                                   "VIEW v AS SELECT 1"])  # fmt: skip
 def test_a_file_with_code_of_its_own_is_damaged(path: Path, code: str) -> None:
     change(path, f"CREATE {code}")
-    with pytest.raises(SessionDamaged, match="(trigger|view) .*which no session has"):
+    with pytest.raises(SessionDamaged, match=r"(trigger|view) .*which no session has"):
         taken_up(path)
 
 
