@@ -398,6 +398,7 @@ class Runner:
             policy=given.policy,
             workspace=tree.workspace if tree else given.workspace,
             sandbox=tree.sandbox if tree else given.sandbox,
+            is_beside=self.unattended,
             approver=NamedApprover(approver, f"{mark['agent']} ({info.title})", call_id),
             approval_lock=given.approval_lock,
             queue=queue,

@@ -42,7 +42,9 @@ class ShellPlaces:
     outside: CallPlace
 
     @classmethod
-    def seen(cls, stored: object, workspace: Workspace, policy: Policy) -> ShellPlaces:
+    def seen(
+        cls, stored: object, workspace: Workspace, policy: Policy, *, is_beside: bool = False
+    ) -> ShellPlaces:
         """Where the shells are that left ``stored`` behind: own directories and PATH (TOOL-11)."""
         known = stored if isinstance(stored, dict) else {}
 
@@ -53,7 +55,8 @@ class ShellPlaces:
             place = workspace
             if cwd is not None:
                 place = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
-            return CallPlace(place, policy, path if isinstance(path, str | None) else "")
+            search_path = path if isinstance(path, str | None) else ""
+            return CallPlace(place, policy, search_path, is_beside=is_beside)
 
         outside = place(known.get("outside"))
         inside = replace(place(known.get("inside")), outside=outside.workspace.cwd)
@@ -66,33 +69,38 @@ class ShellPlaces:
 
 
 class ShellAt:
-    """The state of the session, with its shells in ``cwd``; satisfies ``SessionState``.
+    """The state of the session, with what its shells had ``left``; satisfies ``SessionState``.
+
+    A run of its own goes where it was judged, whatever commands do since, and moves no shell.
+    """
+
+    def __init__(self, state: SessionState, left: object) -> None:
+        self._state = state
+        self._left = left
+
+    async def get(self, key: str) -> Any:
+        """The value, or ``None``."""
+        return self._left if key == SHELL else await self._state.get(key)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Store ``value``, unless it is the shell's."""
+        if key != SHELL:
+            await self._state.set(key, value)
+
+
+def planned_shells(left: object, cwd: str, access: object) -> Mapping[str, Any]:
+    """What shells have ``left``, for a command that was approved in ``cwd``.
 
     What was approved in one directory is not done in another (BG-8), and what may leave the sandbox
     by its ``access`` has no variables that commands inside have set since (SEC-15).
     """
-
-    def __init__(self, state: SessionState, cwd: str, access: object = None) -> None:
-        self._state = state
-        self._cwd = cwd
-        self._foreign = "inside" if access is Access.NETWORK else ""
-
-    async def get(self, key: str) -> Any:
-        """The value, or ``None``."""
-        value = await self._state.get(key)
-        if key != SHELL:
-            return value
-        known = {**value, self._foreign: {}} if isinstance(value, dict) else {}
-        fresh: dict[str, Any] = {"set": {}, "unset": []}
-        at = {"cwd": self._cwd}
-        return {
-            domain: {**fresh, **known.get(domain, {}), **at} for domain in ("inside", "outside")
-        }
-
-    async def set(self, key: str, value: Any) -> None:
-        """Store ``value``; a planned run does not move the session's shell."""
-        if key != SHELL:
-            await self._state.set(key, value)
+    known = left if isinstance(left, dict) else {}
+    foreign = "inside" if access is Access.NETWORK else ""
+    fresh: dict[str, Any] = {"set": {}, "unset": []}
+    return {
+        domain: {**fresh, **(known.get(domain, {}) if domain != foreign else {}), "cwd": cwd}
+        for domain in ("inside", "outside")
+    }
 
 
 @mutable

@@ -92,7 +92,8 @@ class SessionParts:
     ``reaper`` owns what was told to stop and has not stopped yet
     (CAN-10). ``servers`` are MCP servers (MCP-2). ``update_catalogue`` is called after each
     turn and may fail; ``on_close`` ends what
-    the session's tools have left running. ``documents`` are the instructions that ``system`` holds
+    the session's tools have left running. ``is_beside``: it works beside the user's turns.
+    ``documents`` are the instructions that ``system`` holds
     (CTX-1), ``later`` gives those of directories that a call has touched (EXT-4). ``skills`` are
     the files that the model may read and then goes by (EXT-1).
     """
@@ -146,6 +147,7 @@ class SessionParts:
     update_catalogue: Callable[[], Awaitable[None]] | None = None
     on_close: Sequence[Callable[[], Awaitable[None]]] = ()
     moves: Moves | None = None
+    is_beside: bool = False
     files: FileLedger = field(default_factory=FileLedger)
     reaper: Reaper = field(default_factory=Reaper)
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)

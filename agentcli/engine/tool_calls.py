@@ -238,7 +238,8 @@ class ToolCalls:
 
     async def _shells(self) -> ShellPlaces:
         parts = self._parts
-        return ShellPlaces.seen(await parts.state.get(SHELL), parts.workspace, parts.policy)
+        left, is_beside = await parts.state.get(SHELL), parts.is_beside
+        return ShellPlaces.seen(left, parts.workspace, parts.policy, is_beside=is_beside)
 
     # --- judge -----------------------------------------------------------------------------
 

@@ -143,11 +143,6 @@ class Policy:
     unwritten: list[tuple[str, str]] = field(default_factory=list)
 
     @property
-    def allowing(self) -> tuple[Rule, ...]:
-        """Every rule by which a call runs unasked."""
-        return (*self.allow, *self.command_rules, *self.granted_here)
-
-    @property
     def granted_here(self) -> tuple[Rule, ...]:
         """What was granted and holds as things are: a yes to what stays inside is none outside."""
         return tuple(rule for rule in self.granted if self.has_boundary or not rule.is_inside)
@@ -228,7 +223,8 @@ class CallPlace:
 
     ``search_path`` is where the session's shell looks for programs, when it was changed.
     ``is_vouched_for``: a hook of the user has allowed this very call. ``outside`` is the directory
-    of the shell outside the sandbox, for a command that would run inside.
+    of the shell outside the sandbox, for a command that would run inside. ``is_beside``: it is no
+    part of the turn that the user waits for, so what a command allows in that does not count.
     """
 
     workspace: Workspace
@@ -236,3 +232,11 @@ class CallPlace:
     search_path: str | None = None
     is_vouched_for: bool = False
     outside: Path | None = None
+    is_beside: bool = False
+
+    @property
+    def allowing(self) -> tuple[Rule, ...]:
+        """Every rule by which a call runs unasked."""
+        policy = self.policy
+        followed = () if self.is_beside else policy.command_rules
+        return (*policy.allow, *followed, *policy.granted_here)

@@ -378,7 +378,7 @@ def _is_free(judged: _Judged, path: Path) -> bool:
 
 
 def _by_allow_rule(judged: _Judged) -> Decision | None:
-    rules = judged.place.policy.allowing
+    rules = judged.place.allowing
     found, _ = covering(rules, judged.subject, free_part(judged.subject, judged.place))
     if not found:
         return None
@@ -422,7 +422,7 @@ def _asks_to_run(judged: _Judged) -> Decision:
         return replace(
             decision, reason=f"it runs a command that is not understood: {parsed.why_not}"
         )
-    rules, is_bound = judged.place.policy.allowing, judged.place.policy.has_boundary
+    rules, is_bound = judged.place.allowing, judged.place.policy.has_boundary
     if is_bound:
         from agentcli.policy.read_only import is_read_only
 

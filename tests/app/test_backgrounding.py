@@ -23,6 +23,7 @@ from agentcli.domain.background import (
 )
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import (
+    AgentEvent,
     BackgroundChanged,
     Notice,
     Outcome,
@@ -32,7 +33,9 @@ from agentcli.domain.events import (
 from agentcli.domain.messages import ToolResult, UserMessage, user_text
 from agentcli.domain.ports import PermissionMode, Verdict
 from agentcli.engine.background.runs import PROCESS_PLACES
-from agentcli.process.shell import PREFIX
+from agentcli.engine.jobs import SHELL
+from agentcli.policy.decision import parse_rule
+from agentcli.process.shell import PREFIX, ShellState, ShellStates
 from agentcli.store.disk import runs_directory
 from agentcli.store.tasks import ask_to_cancel, read_registry
 from tests.app.background import (
@@ -575,6 +578,45 @@ def test_a_sub_agent_works_in_the_background_and_is_refused_what_would_ask(tmp_p
         offered = {tool["name"] for tool in server.requests[-1].body["tools"]}
     assert not offered & {"spawn_background", "task_output", "task_cancel", "list_tasks", "task"}
     assert user.asked == [] and not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("SEC-3", "BG-1")
+def test_what_a_command_allows_is_for_its_turn_and_not_for_who_works_beside_it(
+    tmp_path: Path,
+) -> None:
+    async def body(session: Session) -> None:
+        assert session.background is not None
+        server.add(Reply(blocks=(Call("bash", {"command": "touch made"}),)), "could not")
+        task = {"description": "make it", "prompt": "make a file"}
+        session.policy.command_rules.append(parse_rule("bash(touch *)"))  # it is followed by now
+        run = await session.background.spawn(SpawnWish("task", task))
+        assert (await ended(session, run.run_id)).state is TaskState.SUCCEEDED
+
+    with ModelServer() as server:
+        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, User())
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("SEC-6", "BG-1")
+def test_a_run_starts_where_it_was_judged_wherever_the_shell_goes_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+
+    async def body(session: Session) -> None:
+        sub = ShellState(str(tmp_path / "sub"), {"SET": "since"})
+        moves = session._store.set(SHELL, ShellStates(sub, sub).to_json())
+
+        def move(event: AgentEvent) -> None:
+            if isinstance(event, BackgroundChanged) and not moving:
+                moving.append(asyncio.ensure_future(moves))
+
+        moving: list[asyncio.Future[None]] = []
+        session.add_listener(move)
+        run = await shell(session, "pwd; echo [$SET]")
+        await ended(session, run.run_id)
+        assert f"{tmp_path}\n[]\n" in log_of(session, run.run_id)
+
+    with ModelServer() as server:
+        in_session(server, options(tmp_path), body)
 
 
 @pytest.mark.spec("BG-3", "TOOL-5")

@@ -74,7 +74,7 @@ def _check(runs: BackgroundRuns, task: BackgroundTask) -> None:
     parts = runs.services.parts
     paths = launch.tool.paths(launch.args, parts.workspace)
     call = CallFacts(launch.tool.definition, launch.arguments, paths, SPAWN)
-    decision = judge(call, CallPlace(parts.workspace, parts.policy))
+    decision = judge(call, CallPlace(parts.workspace, parts.policy, is_beside=True))
     if decision.answer is not Answer.ALLOW:
         raise BackgroundRefused(f"it would need an approval again ({decision.reason})")
 

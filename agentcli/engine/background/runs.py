@@ -54,7 +54,7 @@ from agentcli.engine.background.run import (
     quoted,
     said,
 )
-from agentcli.engine.jobs import ShellAt
+from agentcli.engine.jobs import SHELL, ShellAt, planned_shells
 from agentcli.engine.parts import SessionParts
 
 POLL_S = 0.25
@@ -260,16 +260,27 @@ class BackgroundRuns:
         paths = wish.judged
         if paths is None:
             paths = launch.tool.paths(launch.args, self.services.parts.workspace)
-        given = {"judged": paths, "access": wish.access}
-        shell_at = fired.cwd if fired is not None else ""
+        state = await self._shells_now(fired, wish)
+        given = {"judged": paths, "access": wish.access, "state": state}
 
         async def work(call: ToolContext, sink: BackgroundSink) -> ToolOutput:
-            return await self._run(launch, call, sink, given, shell_at)
+            return await self._run(launch, call, sink, given)
 
         task = self._new_task(wish, task_id, is_repeatable=is_repeatable(launch))
         if fired is not None:
             task = replace(task, schedule_id=fired.id)
         return await uninterruptible(self._begin(task, work, fired))
+
+    async def _shells_now(self, fired: Schedule | None, wish: SpawnWish) -> ShellAt:
+        """The shells as the run was judged with them; later calls of the turn may move them."""
+        state = self.services.parts.state
+        try:
+            left = await state.get(SHELL)
+        except StoreError as error:
+            raise BackgroundRefused(f"It was not started: {error.message}.") from error
+        if fired is not None and fired.cwd:
+            left = planned_shells(left, fired.cwd, wish.access)
+        return ShellAt(state, left)
 
     async def adopt(self, wish: SpawnWish, work: Work) -> Spawned:
         """Let ``work``, which is under way or about to be, go on as a run (Ctrl-B).
@@ -375,7 +386,6 @@ class BackgroundRuns:
         call: ToolContext,
         sink: BackgroundSink,
         given: Mapping[str, object],
-        shell_at: str = "",
     ) -> ToolOutput:
         """The tool, with what it declares; nothing that needs the user or belongs to a turn.
 
@@ -387,9 +397,7 @@ class BackgroundRuns:
         def port(name: str) -> object:
             if name in given:
                 return given[name]
-            found = parts.port(name, self._pass_on, unattended=True, ask=asker)
-            is_planned = shell_at and name == "state"
-            return ShellAt(parts.state, shell_at, given.get("access")) if is_planned else found
+            return parts.port(name, self._pass_on, unattended=True, ask=asker)
 
         try:
             ctx = context_for(launch.tool, call, port)

@@ -317,8 +317,8 @@ class SessionScheduler:
         definition = launch.tool.definition
         call = CallFacts(definition, launch.arguments, paths, SPAWN)
         granted = parts.policy.granted if with_grants else []
-        policy = replace(parts.policy, granted=granted, command_rules=[])  # the sandbox is known
-        return judge(call, CallPlace(workspace, policy, path))
+        policy = replace(parts.policy, granted=granted)  # the sandbox is known
+        return judge(call, CallPlace(workspace, policy, path, is_beside=True))
 
     @property
     def _workspace(self) -> Workspace:
