@@ -45,6 +45,7 @@ from pathlib import Path
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 from agentcli.store import disk as _private
+from agentcli.store import seals
 from agentcli.store.codec import checksum
 
 SCHEMA_VERSION = 9
@@ -268,7 +269,10 @@ _ADDED: Mapping[int, Mapping[str, tuple[str, ...]]] = {
 }
 # how earlier versions wrote a definition, and how it is written now
 _EARLIER_WORDS = {"source TEXT NOT NULL DEFAULT 'person'": "source TEXT NOT NULL DEFAULT 'user'"}
-_STATISTICS = "table sqlite_stat"  # of SQLite, for its own planning
+# those that compute, or any: https://sqlite.org/pragma.html#pragma_index_xinfo
+_INDEXES = """
+SELECT name FROM pragma_index_list(?) AS list WHERE origin = 'c'
+AND (? OR partial OR EXISTS (SELECT 1 FROM pragma_index_xinfo(list.name) WHERE cid = -2))"""
 _SPACE = LazyPattern(r"\s+", re.ASCII)  # to SQLite other spaces are letters
 _DEFINITION = LazyPattern(r"(?:[^,()']|'[^']*'|\((?:[^()']|'[^']*'|\([^()]*\))*\))+")
 _TABLE = LazyPattern(r"CREATE TABLE (\w+) ?\((.*)\)((?: WITHOUT ROWID)?)", re.DOTALL)
@@ -350,14 +354,23 @@ def fault_of_tables(db: sqlite3.Connection, version: int) -> str:
             return f"its {key} is missing"
         if sql and (problem := _difference(stored[key][1], tables[name], least.get(name, set()))):
             return f"its table {name} is not as it was made: {problem}"
-    # what else is there may act, or cost what it likes, with every statement
-    others = (key for key in stored if key not in known and not key.startswith(_STATISTICS))
-    if other := next(others, ""):
-        return f"it holds the {other}, which no session has"
-    # SQLite answers from an index that knows rows of its own, which are in no table
-    listed = "SELECT name FROM pragma_index_list(?) WHERE origin = 'c'"
-    for table in tables:
-        if made := db.execute(listed, (table,)).fetchone():
+    return _fault_of_additions(db, stored)
+
+
+def _fault_of_additions(db: sqlite3.Connection, stored: Mapping[str, tuple[str, str]]) -> str:
+    """What beside our tables may act, or cost what it likes; a user's own plain tables do not."""
+    known = _known(STATEMENTS)
+    if code := [key for key in stored if key.partition(" ")[0] not in {"table", "index"}]:
+        return f"it holds triggers or views, which no session has: {code[0]}"
+    for key, (name, sql) in stored.items():
+        if key in known or not key.startswith("table "):
+            continue
+        if not sql.startswith("CREATE TABLE ") or "(" in sql.partition("(")[2]:
+            return f"its table {name} computes, which none of a session does"
+    # SQLite answers from an index that knows rows of its own, which are in no table; and what one
+    # computes it does with every row, for as long and in as much memory as it likes
+    for table in {name for name, _ in stored.values()}:
+        if made := db.execute(_INDEXES, (table, table in seals.COLUMNS)).fetchone():
             return f"its table {table} has an index, which no session has: {made[0]}"
     return ""
 

@@ -254,7 +254,7 @@ def test_a_file_with_code_of_its_own_is_not_opened(
     change(path, (f"CREATE {code}", ()))
     done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
     assert done.code != 0
-    assert "which no session has" in done.stderr and "agent sessions repair" in done.stderr
+    assert "which no" in done.stderr and "agent sessions repair" in done.stderr
     assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
     assert run_agent("run", "--session", path.stem, "go on", env=env, cwd=work).code == 0
 
@@ -299,7 +299,7 @@ def test_a_schedule_that_is_in_an_index_alone_does_not_start(
         db.execute("PRAGMA writable_schema = ON")
         db.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", found)
     with Terminal([*AGENT, *OFF, "--resume", path.stem], env, work, 40, 120) as terminal:
-        terminal.wait_for(re.compile("the index waits|Background run"))
+        terminal.wait_for(re.compile("an index|Background run"))
     assert_nothing_acted(model_server, work, bystander, 1)
     assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
     done = run_agent("run", *OFF, "--session", path.stem, "go on", env=env, cwd=work)
