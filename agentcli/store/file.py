@@ -41,6 +41,7 @@ Body = Callable[Concatenate[sqlite3.Connection, P], T]
 BUSY_TIMEOUT_S = 5.0
 WAL_LIMIT_BYTES = 4 * 1024 * 1024
 MAX_VALUE_BYTES = 64 * 1024 * 1024  # of a row: a file of others must not fill the memory (SEC-13)
+_MAX_NAME_BYTES = 1024 * 1024
 MAX_OLDER_BYTES = 1024 * 1024 * 1024  # of a file that is copied to be looked at
 _WAL_MARK = b"\x02\x02"  # https://sqlite.org/fileformat2.html#file_format_version_numbers
 _ROLLBACK_MARK = b"\x01\x01"
@@ -334,6 +335,7 @@ def name_of(path: Path) -> str:
 def _names(path: Path, options: str) -> tuple[str, str]:
     try:
         with contextlib.closing(_connect(path, options)) as db:
+            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_NAME_BYTES)
             cwd, title = db.execute("SELECT cwd, title FROM session").fetchone()
             return from_column(cwd), from_column(title)
     except (sqlite3.Error, TypeError, ValueError):

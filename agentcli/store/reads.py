@@ -35,6 +35,7 @@ SUBAGENT_KEY = "subagent"
 """Whose session it is, where it is not the user's: see ``SessionInfo.agent``."""
 IMPORTED_KEY = "imported"
 MAX_INDEXED_CHARACTERS = 100_000
+LONGEST_NAME = 1_000_000
 _MOST = 1 << 53  # sums of them fit into what SQLite adds up
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display, line, outcome"
@@ -57,6 +58,8 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         status = SessionStatus(row[5])
     except ValueError as error:
         raise MalformedBody(str(error)) from error
+    if any(isinstance(each, str | bytes) and len(each) > LONGEST_NAME for each in row):
+        raise MalformedBody("its title, directory or model is longer than any is")
     totals = db.execute(
         "SELECT sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),"
         " sum(cache_write_tokens), sum(reasoning_tokens),"

@@ -27,7 +27,7 @@ _TASK = (
     " schedule_id, pid, pid_started, is_repeatable"
 )
 _FILE_CHANGE = (
-    "call_id, path, before_kind, before_data, before_mode, after_kind, after_data, after_mode"
+    "seq, call_id, path, before_kind, before_data, before_mode, after_kind, after_data, after_mode"
 )
 # by table: what a row is called, and what a mark covers
 COLUMNS: Mapping[str, tuple[str, str]] = {

@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentcli.domain.background import (
     BackgroundTask,
@@ -40,6 +40,9 @@ from agentcli.store.writes import queue_add
 if TYPE_CHECKING:
     from agentcli.store.file import InTransaction
 
+T = TypeVar("T")
+Row = tuple[Any, ...]
+_MOST_TEXT = 64 * 1024 * 1024  # of all rows of a table
 _RUNNING, _ASKS = TaskState.RUNNING.value, TaskState.NEEDS_INPUT.value
 FORKED = "it goes on in the session that this one is a copy of"
 _TASK_COLUMNS = (
@@ -138,13 +141,28 @@ class TaskTable:
 def read_tasks(db: sqlite3.Connection) -> tuple[BackgroundTask, ...]:
     """All runs, oldest first. Raises ``MalformedBody``."""
     query = f"SELECT {_TASK_COLUMNS} FROM task ORDER BY created_at, run_id"  # noqa: S608 - constant
-    return tuple(_task(row) for row in db.execute(query).fetchall())
+    return tuple(map(_bounded(_task), db.execute(query)))
 
 
 def read_schedules(db: sqlite3.Connection) -> tuple[Schedule, ...]:
     """All schedules, oldest first. Raises ``MalformedBody``."""
     query = f"SELECT {_SCHEDULE_COLUMNS} FROM schedule ORDER BY created_at, id"  # noqa: S608 - constant
-    return tuple(_schedule(row) for row in db.execute(query).fetchall())
+    return tuple(map(_bounded(_schedule), db.execute(query)))
+
+
+def _bounded(read: Callable[[Row], T]) -> Callable[[Row], T]:
+    """``read``, which refuses rows once they hold more than those of any session (SEC-13)."""
+    room = _MOST_TEXT
+
+    def read_bounded(row: Row) -> T:
+        nonlocal room
+        size = sum(len(value) for value in row if isinstance(value, str | bytes))
+        if size > room:
+            raise MalformedBody("there is more of it than in any session")
+        room -= size
+        return read(row)
+
+    return read_bounded
 
 
 def request_cancel(db: sqlite3.Connection, run_id: str, now: float) -> bool:
@@ -181,10 +199,10 @@ def leave_to_the_original(db: sqlite3.Connection, now: float) -> None:
 def unreadable(db: sqlite3.Connection) -> Iterator[tuple[str, Any, str]]:
     """Table, id and what is wrong in one line, of each row that cannot be read."""
     for table, columns, decode in (
-        ("task", _TASK_COLUMNS, _task),
-        ("schedule", _SCHEDULE_COLUMNS, _schedule),
+        ("task", _TASK_COLUMNS, _bounded(_task)),
+        ("schedule", _SCHEDULE_COLUMNS, _bounded(_schedule)),
     ):
-        for row in db.execute(f"SELECT {columns} FROM {table}").fetchall():  # noqa: S608 - constants
+        for row in db.execute(f"SELECT {columns} FROM {table}"):  # noqa: S608 - constants
             try:
                 decode(row)
             except MalformedBody as error:

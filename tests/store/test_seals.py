@@ -14,6 +14,7 @@ import pytest
 from agentcli.domain.background import ACTIVE_STATES, TaskState
 from agentcli.domain.errors import SessionDamaged, StoreError
 from agentcli.domain.messages import user_text
+from agentcli.domain.rewind import FileKind, FileState
 from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.store import seals
 from agentcli.store.repair.repair import repair
@@ -189,7 +190,7 @@ def test_what_cannot_be_dropped_is_a_damaged_file(path: Path) -> None:
                                   "VIEW v AS SELECT 1"])  # fmt: skip
 def test_a_file_with_code_of_its_own_is_damaged(path: Path, code: str) -> None:
     change(path, f"CREATE {code}")
-    with pytest.raises(SessionDamaged, match=r"(trigger|view) .*which no session has"):
+    with pytest.raises(SessionDamaged, match="triggers or views"):
         taken_up(path)
 
 
@@ -246,3 +247,52 @@ def test_bytes_have_another_mark_than_the_text_that_reads_like_them(path: Path) 
     assert taken_up(path, "/there") == ((), KEPT, 0)
     change(path, "UPDATE session SET cwd = '2f68', model = '62'")
     assert taken_up(path)[0] == ("its directory 2f68", "its model 62")
+
+
+@pytest.mark.spec("TT-2")
+def test_a_change_of_a_file_belongs_to_the_prompt_that_this_home_has_written_down(
+    path: Path,
+) -> None:
+    async def changes() -> list[FileKind]:
+        store = await SqliteStore.open(path, seal=seal)
+        try:
+            if not await store.rewinds.changes_since(0):
+                await store.rewinds.keep("c", {Path("/x"): FileState(FileKind.ABSENT)})
+            return [each.before.kind for each in await store.rewinds.changes_since(0)]
+        finally:
+            await store.aclose()
+
+    assert asyncio.run(changes()) == [FileKind.ABSENT]
+    change(path, "UPDATE file_change SET seq = seq + 1")
+    assert asyncio.run(changes()) == [FileKind.UNKEPT]
+
+
+@pytest.mark.spec("SEC-13", "REC-7")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        (
+            "INSERT INTO task (run_id, tool, arguments, state, created_at, updated_at) VALUES"
+            """ ({}, 'bash', '"' || hex(zeroblob(20000000)) || '"', 'succeeded', 1, 1)"""
+        ),
+        "UPDATE session SET title = hex(zeroblob(20000000)) WHERE {}",
+    ],
+    ids=["runs", "title"],
+)
+def test_a_file_that_holds_more_beside_its_messages_than_any_session_is_damaged(
+    path: Path, statement: str
+) -> None:
+    change(path, statement.format("1"), statement.format("2"))
+
+    async def look() -> None:
+        store = await SqliteStore.open(path, seal=seal)
+        try:
+            await store.info()
+            await store.tasks.tasks()
+        finally:
+            await store.aclose()
+
+    with pytest.raises(SessionDamaged):
+        asyncio.run(look())
+    assert repair(path).copy is not None
+    asyncio.run(look())

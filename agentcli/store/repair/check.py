@@ -134,7 +134,7 @@ def odd_rows(db: sqlite3.Connection) -> Iterator[tuple[str, str, Any, str]]:
     for table, name, problem in _tasks.unreadable(db):
         yield table, "run_id" if table == "task" else "id", name, problem
     for table, key, columns, read in _BESIDE:
-        for name, *values in db.execute(f"SELECT {key}, {columns} FROM {table}").fetchall():  # noqa: S608 - own names
+        for name, *values in db.execute(f"SELECT {key}, {columns} FROM {table}"):  # noqa: S608 - own names
             try:
                 read(*values)
             except (ValueError, TypeError, RecursionError) as error:

@@ -44,7 +44,7 @@ from agentcli.store.codec import (
     to_column,
     to_json,
 )
-from agentcli.store.reads import CRASH_DETAIL
+from agentcli.store.reads import CRASH_DETAIL, LONGEST_NAME
 from agentcli.store.repair.check import odd_rows
 from agentcli.store.repair.pages import BAD, Row, Tables
 from agentcli.store.writes import blob_name, put_blob, run_status_of, title_of
@@ -422,21 +422,25 @@ def _info(
     except ValueError:
         status = SessionStatus.CRASHED
         lost.append("the session's state: taken for crashed")
-    title = from_column(row.get("title")) or (title_of(prompts[0]) if prompts else "")
+    title = _name(row, "title") or (title_of(prompts[0]) if prompts else "")
     created_at = _number(row.get("created_at")) or changed_at
     parent = row.get("parent_id")
     return SessionInfo(
         id=from_column(row.get("id")) or session_id,
         title=title,
-        cwd=from_column(row.get("cwd")),
+        cwd=_name(row, "cwd"),
         created_at=created_at,
         updated_at=_number(row.get("updated_at")) or changed_at,
         status=status,
         turns=int(_number(row.get("turns"))) or len(prompts),
-        model=from_column(row.get("model")),
-        detail=from_column(row.get("detail")),
-        parent_id=None if parent is None else from_column(parent),
+        model=_name(row, "model"),
+        detail=_name(row, "detail"),
+        parent_id=None if parent is None else _name(row, "parent_id"),
     )
+
+
+def _name(row: Row, column: str) -> str:
+    return from_column(row.get(column))[: LONGEST_NAME // 4]  # a character has four bytes at most
 
 
 def _seq(value: Any) -> int | None:
