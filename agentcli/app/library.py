@@ -54,7 +54,7 @@ class SessionLibrary:
         """The session that the user has chosen and that is to be opened elsewhere; maybe none."""
         self.came_from = ""
         """The session that was left for that, if anything was said in it."""
-        self.mode_before: PermissionMode | None = None
+        self.mode_before = ""
         """The mode of the session that was left: none that is opened then is freer (SEC-3)."""
         self.has_opened = False
         self._files = session_files(settings)
@@ -152,9 +152,9 @@ class SessionLibrary:
 
     async def _open(self, options: SessionOptions, user: AsksUser) -> Session:
         self.has_opened = True
-        if self.mode_before is not None:
+        if self.mode_before:
             mode = options.mode or self._settings.permission_mode
-            options = replace(options, mode=mode.no_freer_than(self.mode_before))
+            options = replace(options, mode=mode.no_freer_than(PermissionMode(self.mode_before)))
         return await open_session(self._settings, options, user, user, user)
 
     async def list(self) -> Sequence[SessionInfo]:

@@ -267,8 +267,7 @@ class ParentSession:
 class Runner:
     """Satisfies ``SubAgents`` for one turn, whose events go to ``emit``.
 
-    ``unattended``: what needs an approval is refused, since the work goes on beside the user's, and
-    BG-2 bounds how many there are. ``asker`` takes what it asks, if it may.
+    ``unattended``: beside the user's turns, where nobody is asked; ``asker`` takes its questions.
     """
 
     parent: ParentSession

@@ -51,7 +51,7 @@ def _chat_in_places(options: ChatOptions, prompt: str, end: ChatEnd | None = Non
     from agentcli.cli.fleet.stay import in_worktree
     from agentcli.cli.interactive import talk
 
-    place, mode = options.cd, None
+    place, mode = options.cd, ""
     while True:
         if end is not None:
             mode = end.mode

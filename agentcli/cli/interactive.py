@@ -34,7 +34,6 @@ _MEANWHILE = "Without your trust they are ignored; AGENTS.md is read as text in 
 
 if TYPE_CHECKING:
     from agentcli.cli.options import SharedOptions
-    from agentcli.domain.ports import PermissionMode
 
 
 class ChatEnd(NamedTuple):
@@ -49,12 +48,10 @@ class ChatEnd(NamedTuple):
     came_from: str
     prompt: str
     has_opened: bool
-    mode: PermissionMode | None
+    mode: str
 
 
-def talk(
-    options: SharedOptions, first_prompt: str, before: PermissionMode | None = None
-) -> ChatEnd:
+def talk(options: SharedOptions, first_prompt: str, before: str = "") -> ChatEnd:
     """Run the chat, in no freer mode than ``before``.
 
     Raises ``AgentError`` where nothing can be opened.
