@@ -555,7 +555,7 @@ class TreeWatch:
             return True
         match now.kind:
             case Kind.CONFIG | Kind.TODO | Kind.STRATEGY | Kind.REMOTE:
-                return now.content.is_read and self._is_harmless(path, now, before)
+                return now.content.is_read and self._is_harmless(path, now, before, found)
             case Kind.LINK:
                 return is_file and target_of(path) in found.git_directories
             case Kind.COMMON:
@@ -602,7 +602,9 @@ class TreeWatch:
         was_there = not above or (rest and name in looked_at[above].directories)
         return self.known.is_cut and bool(was_there)
 
-    def _is_harmless(self, path: str, now: _Watched, before: _Watched | None) -> bool:
+    def _is_harmless(
+        self, path: str, now: _Watched, before: _Watched | None, found: Survey
+    ) -> bool:
         if now.kind is Kind.STRATEGY:
             return merges_by_itself(path, now.content.data)
         if now.kind is Kind.REMOTE:
@@ -617,7 +619,7 @@ class TreeWatch:
         old = set(programs_of(before.content.data) or ()) if before is not None else set()
         for setting in programs:
             is_tree = setting[:2] == WORKTREE and _PLAIN.fullmatch(setting[2])
-            if is_tree and self.is_inside(joined(git, setting[2])):
+            if is_tree and self._may_be_tree(joined(git, setting[2]), found):
                 continue
             remote = places_of_remote(git, setting)
             if remote and not any(map(self._is_untrusted, remote)):
@@ -625,6 +627,11 @@ class TreeWatch:
             if setting not in old:
                 return False
         return True
+
+    def _may_be_tree(self, place: str, found: Survey) -> bool:
+        """Whether git may check out there: in a git directory it would write hooks."""
+        gits = found.git_directories.keys() - self._roots
+        return self.is_inside(place) and not any(lies_below(place, git) for git in gits)
 
     def _came_with_a_repository(self, top: str) -> bool:
         """Whether it is what a new repository, such as a clone, has brought in its own directory.

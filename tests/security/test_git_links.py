@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.repositories import make_repository
+from tests.support.repositories import git, make_repository
 from tests.support.sandboxes import BOTH, told
 
 pytestmark = pytest.mark.sampled
@@ -277,4 +277,37 @@ def test_no_address_of_a_remote_has_git_run_a_program_of_the_project(
     told(work, "sh x.sh", kind=kind)
     assert helper.exists()
     subprocess.run(["git", "fetch"], check=False, cwd=work, capture_output=True)
+    assert not (work / "pwned").exists()
+
+
+_EVIL = "printf '#!/bin/sh\\ntouch %s/pwned\\n'"
+_BRANCH = (
+    "git switch -qc other; mkdir hooks; {evil} > hooks/post-checkout; chmod +x hooks/*;"
+    " git add .; git -c user.name=t -c user.email=t@t commit -qmhooks; git switch -q main;"
+)
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    "configure",
+    [
+        "git config core.worktree ../.git",
+        "git config core.worktree $PWD/.git/refs/..",
+        "git config extensions.worktreeConfig true; git config --worktree core.worktree ../.git",
+    ],
+)
+def test_no_working_tree_is_a_git_directory_where_branches_would_bring_hooks(
+    tmp_path: Path, kind: str, configure: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    git(work, "branch", "-M", "main")
+    evil = _EVIL % work
+    told(work, _BRANCH.format(evil=evil), configure, kind=kind)
+    told(
+        work, f"git init -q -b main new; cd new; {_BRANCH.format(evil=evil)} {configure}", kind=kind
+    )
+    for place in (work, work / "new"):
+        for branch in ("other", "main", "other"):
+            subprocess.run(["git", "switch", "-f", branch], cwd=place, capture_output=True)
     assert not (work / "pwned").exists()
