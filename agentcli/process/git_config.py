@@ -483,9 +483,16 @@ def trees_of(
     trees = {git: set(users) for git, users in linked_trees.items()}
     for git in filter(trees.__contains__, commons):
         trees.setdefault(linked(git, commons[git]), set()).update(trees[git])
+    for git, tree in trees_said(configs):
+        trees.setdefault(git, set()).add(joined(git, tree))
+    return trees
+
+
+def trees_said(
+    configs: Mapping[str, Iterable[tuple[str, str, str, str]]],
+) -> Iterator[tuple[str, str]]:
+    """Git directories and the working trees that their configuration says, as it is written."""
     for path, settings in configs.items():
-        git = os.path.dirname(path)  # noqa: PTH120 - a text
         for section, key, value, _ in settings:
             if (section, key) == WORKTREE:
-                trees.setdefault(git, set()).add(joined(git, value))
-    return trees
+                yield os.path.dirname(path), value  # noqa: PTH120 - a text

@@ -59,6 +59,7 @@ from agentcli.process.git_config import (
     steps_that_run,
     target_of,
     trees_of,
+    trees_said,
     without_steps_that_run,
 )
 from agentcli.process.git_index import indexes_in, writes_elsewhere
@@ -330,6 +331,9 @@ class TreeWatch:
             if real_text(git) == git and os.path.isdir(git):  # noqa: PTH112 - a text
                 self._git_directory(git, found)
         configs = _configs(found)
+        for git, tree in trees_said(configs):
+            for place in filter(os.path.islink, ways_to([Path(git, tree)], self._roots)):
+                self._add_file(place, Kind.WRITTEN, found)
         places = pushed_to(configs, tuple(found.git_directories), _trees(found, configs))
         for path in filter(self.is_inside, places):
             add = self._link if os.path.isfile(path) else self._git_directory  # noqa: PTH113 - a text
@@ -471,7 +475,8 @@ class TreeWatch:
         trees = _trees(found, configs)
         every = _every(found, trees)
         running = [
-            (found.items[path].content.data, git, trees.get(git, every))
+            # what is pushed to a repository has its hooks start in its git directory
+            (found.items[path].content.data, git, {git, *trees.get(git, every)})
             for path, settings in configs.items()
             if any(setting[:2] != WORKTREE for setting in settings)
             for git in [os.path.dirname(path)]  # noqa: PTH120 - a text
@@ -516,6 +521,7 @@ class TreeWatch:
                 item.kind is Kind.HOOK or _RUNS_SCRIPTS.search(path) or not by_git.isdisjoint(above)
             ):
                 nearest = {next((each for each in above if each in every), above[1])}
+                nearest |= found.git_directories.keys() & set(above)
                 for tree in nearest.union(*(trees.get(each, ()) for each in above)):
                     named |= dict.fromkeys(run_by([path], tree), script)
 

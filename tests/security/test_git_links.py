@@ -295,6 +295,7 @@ _BRANCH = (
         "git config core.worktree ../.git",
         "git config core.worktree $PWD/.git/refs/..",
         "git config extensions.worktreeConfig true; git config --worktree core.worktree ../.git",
+        "git config core.worktree ../t; mkdir t\nrmdir t; ln -s .git t",
     ],
 )
 def test_no_working_tree_is_a_git_directory_where_branches_would_bring_hooks(
@@ -303,11 +304,38 @@ def test_no_working_tree_is_a_git_directory_where_branches_would_bring_hooks(
     work = make_repository(tmp_path / "work")
     git(work, "branch", "-M", "main")
     evil = _EVIL % work
-    told(work, _BRANCH.format(evil=evil), configure, kind=kind)
-    told(
-        work, f"git init -q -b main new; cd new; {_BRANCH.format(evil=evil)} {configure}", kind=kind
-    )
+    told(work, "git init -q -b main new", kind=kind)
+    for place in (work, work / "new"):
+        commands = (_BRANCH.format(evil=evil), *configure.split("\n"))
+        told(work, *(f"cd {place}; {command}" for command in commands), kind=kind)
     for place in (work, work / "new"):
         for branch in ("other", "main", "other"):
             subprocess.run(["git", "switch", "-f", branch], cwd=place, capture_output=True)
     assert not (work / "pwned").exists()
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("bare", ["", "--bare"])
+def test_hooks_that_start_in_the_git_directory_find_nothing_of_a_command_there(
+    tmp_path: Path, kind: str, bare: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    top = tmp_path / "top"
+    subprocess.run(["git", "clone", "-q", *bare.split(), work, top], check=True)
+    directory = top if bare else top / ".git"
+    git(top, "config", "core.hooksPath", "githooks")
+    (directory / "hooks/update").write_text("sh tools/x\n")
+    evil = _EVIL % tmp_path
+    told(
+        top,
+        f"cd {directory}; mkdir githooks tools; {evil} | tee githooks/pre-receive > tools/x;"
+        " chmod +x githooks/*",
+        kind=kind,
+    )
+    push = ["git", "push", top, "HEAD:refs/heads/x"]
+    subprocess.run(push, cwd=work, check=True, capture_output=True)
+    git(top, "config", "--unset", "core.hooksPath")
+    (directory / "hooks/update").chmod(0o755)
+    subprocess.run([*push[:3], "HEAD:refs/heads/y"], cwd=work, capture_output=True)
+    assert not (tmp_path / "pwned").exists()
