@@ -330,6 +330,11 @@ class TreeWatch:
         for git in self.known.git_directories:
             if real_text(git) == git and os.path.isdir(git):  # noqa: PTH112 - a text
                 self._git_directory(git, found)
+        for path, item in self.known.items.items() if found.is_cut else ():
+            is_file = stat.S_ISREG(item.content.type) or stat.S_ISLNK(item.content.type)
+            parent = os.path.dirname(path)  # noqa: PTH120 - a text
+            if is_file and path not in found.items and real_text(parent) == parent:
+                self._add_file(path, item.kind, found, item.top)
         configs = _configs(found)
         for git, tree in trees_said(configs):
             for place in filter(os.path.islink, ways_to([Path(git, tree)], self._roots)):

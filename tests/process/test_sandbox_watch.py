@@ -745,6 +745,22 @@ def test_a_crowd_of_directories_hides_nothing_that_was_known(
     assert watch.compare() == []
 
 
+def test_a_crowd_of_names_hides_nothing_that_was_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sh("mkdir -p a/.vscode; echo mine > a/.vscode/tasks.json", root)
+    watch = TreeWatch([root])
+    watch.learn()
+    monkeypatch.setattr(sandbox_watch, "_MOST_ROOM_BYTES", 100_000)
+    monkeypatch.setattr(sandbox_watch, "_MOST_FILES", 10)
+    sh("for i in $(seq 500); do : > .envrc.$i; done", root)
+    assert any("the others are not protected" in line for line in watch.compare())
+    sh("rm -f .envrc.*; echo evil > a/.vscode/tasks.json", root)
+    (told,) = watch.compare()
+    assert "what was there put back" in told
+    assert (root / "a/.vscode/tasks.json").read_text() == "mine\n"
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     "command",
