@@ -270,10 +270,11 @@ OBEYED = frozenset(
         ".rvmrc", ".envrc",
         # editors
         ".exrc", ".vimrc", "_vimrc", ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".lazy.lua",
-        ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json",
+        ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json", ".ycm_extra_conf.py",
+        ".lazygit.yml",
         # interpreters and debuggers that are started in it
         ".rprofile", ".renviron", ".irbrc", ".pryrc", ".pdbrc", ".ghci", ".ocamlinit", ".iex.exs",
-        ".octaverc", ".gdbinit", ".lldbinit",
+        ".octaverc", ".gdbinit", ".lldbinit", ".rdata", ".byebugrc", ".perldb", ".psysh.php",
         # other agents
         ".mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", "crush.json",
         ".crush.json",
@@ -316,7 +317,9 @@ IN_DIRECTORIES = {
     ".junie": ("mcp",),
     ".continue": ("config.yaml", "config.json", "config.ts", "mcpServers"),
     ".github": ("hooks",),
+    ".ropeproject": ("config.py",),
     ".hg": ("hgrc", "hgrc-not-shared", "sharedpath"),
+    ".sl": ("config", "sharedpath"),
     ".jj": ("repo/config.toml", "workspace-config.toml"),
 }  # fmt: skip
 """What counts in a directory of that name, and all below it; ``""``: everything."""
@@ -334,6 +337,8 @@ def is_obeyed(name: str) -> bool:
         return True
     if name.startswith((".mise.", "mise.")):  # of an environment
         return name.endswith(".toml")
+    if name.startswith(("flake-profile", "nix-profile")):  # what "use flake" kept for direnv
+        return name.endswith(".rc")
     # what ".envrc" loads by "source_env" direnv does not ask about: https://direnv.net/man/direnv-stdlib.1.html
     return name.startswith(".envrc.") and not name.endswith(_EXAMPLES)
 

@@ -62,7 +62,11 @@ _MANAGERS = (
               for end in ("yml", "yaml", "toml", "json")),
         ),
     ),
+    (b"prek", ("prek.toml", ".pre-commit-config.yaml", ".pre-commit-config.yml")),
     (b"overcommit", (".overcommit.yml", ".local-overcommit.yml")),
+    (b"captainhook", ("captainhook.json",)),
+    (b"grumphp", ("grumphp.yml", "grumphp.yaml", "grumphp.yml.dist")),
+    (b"hk ", ("hk.pkl",)),
     # of direnv, which runs them again when they change
     (b"dotenv", (".env",)),
     (b"use flake", ("flake.nix", "flake.lock")),

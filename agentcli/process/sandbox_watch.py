@@ -367,7 +367,10 @@ class TreeWatch:
             self._add_file(path, Kind.SCRIPT, found)  # where a link leads is named by it
             return
         for inner in IN_DIRECTORIES[plain_name(name)]:
-            self._add_tree(f"{path}/{inner}" if inner else path, Kind.SCRIPT, found, top=path)
+            way = f"{path}/{inner.partition('/')[0]}" if inner else path
+            leads_away = os.path.islink(way) or os.path.isfile(way)  # noqa: PTH113, PTH114 - texts
+            place = way if leads_away or not inner else f"{path}/{inner}"
+            self._add_tree(place, Kind.SCRIPT, found, top=path)
 
     def _link(self, path: str, found: Survey) -> None:
         """A ``.git`` that leads elsewhere, and where."""
@@ -401,6 +404,7 @@ class TreeWatch:
                 continue
             found.git_directories[git] = identity_of(git)
             self._add_file(f"{git}/config", Kind.CONFIG, found)
+            self._add_file(f"{git}/lazygit.yml", Kind.NAMED, found)
             self._add_file(link_or(f"{git}/info/attributes"), Kind.ATTRIBUTES, found)
             self._add_tree(f"{git}/{_HOOKS}", Kind.HOOK, found)
             for name in _OLD_REMOTES:
@@ -584,7 +588,9 @@ class TreeWatch:
                 is_new = now.kind is Kind.SCRIPT and before is None
                 came_along = is_new and self._came_with_a_repository(now.top)
                 came_along = came_along or (before is None and self._is_in_another_tree(path, now))
-                is_known = is_file and now.content.is_whole and path.endswith("/.hg/hgrc")
+                is_known = (
+                    is_file and now.content.is_whole and path.endswith(("/.hg/hgrc", "/.sl/config"))
+                )
                 return came_along or (is_known and is_only_paths(now.content.data))
 
     def _removed(self, now: Survey) -> list[tuple[str, _Watched]]:

@@ -917,13 +917,28 @@ def test_where_mercurial_has_cloned_from_may_be_kept(root: Path) -> None:
     assert "put back" in told
 
 
+@pytest.mark.parametrize("how", ["ln -s ../evil", "echo ../evil >"])
+def test_what_names_another_store_of_jj_is_set_aside(root: Path, how: str) -> None:
+    store = "mkdir -p .jj/repo evil; touch .jj/repo/config.toml"
+    (told,) = born(root, f"touch evil/config.toml; rm -r .jj/repo; {how} .jj/repo", before=store)
+    assert ".jj/repo would" in told
+
+
+def test_what_lazygit_obeys_in_a_git_directory_is_set_aside(root: Path) -> None:
+    (told,) = born(root, "echo 'os: {edit: evil}' > .git/lazygit.yml", before=REPOSITORY)
+    assert "lazygit.yml.set-aside" in told
+    (told,) = born(root, "git init -q new; echo 'os: {edit: evil}' > new/.git/lazygit.yml")
+    assert "lazygit.yml.set-aside" in told
+
+
 @pytest.mark.parametrize(
     "file",
     [".hg/hgrc", ".devcontainer.json", "sub/.helix/languages.toml", ".dir-locals-2.el",
      "sub/mise.toml", ".mcp.json", ".idea/watcherTasks.xml", ".jj/repo/config.toml",
      ".envrc.private", "mise.dev.toml", ".config/mise/config.toml", ".mise/conf.d/a.toml", "x.code-workspace",
      ".vscode/c_cpp_properties.json", ".devcontainer/init.sh", ".hg/sharedpath", ".tool-versions",
-     ".Rprofile", ".pdbrc", "sub/.iex.exs", ".vim/coc-settings.json", ".opencode/plugin/a.ts", ".kiro/settings/mcp.json", ".junie/mcp/mcp.json", ".windsurf/hooks.json", ".claude/hooks/a", "sub/.agents/config.toml"],
+     ".Rprofile", ".pdbrc", "sub/.iex.exs", ".vim/coc-settings.json", ".opencode/plugin/a.ts", ".kiro/settings/mcp.json", ".junie/mcp/mcp.json", ".windsurf/hooks.json", ".claude/hooks/a",
+     ".sl/config", ".ropeproject/config.py", ".direnv/flake-profile-1a2b.rc", ".lazygit.yml", ".RData", ".perldb", "sub/.agents/config.toml"],
 )  # fmt: skip
 def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
     root: Path, file: str
