@@ -181,6 +181,25 @@ def places_of_remote(git: str, setting: Sequence[str], trees: Iterable[str] = ()
     return [joined(base, name) for base in bases for name in names]
 
 
+def moves_remotes(before: Iterable[Sequence[str]], now: Iterable[Sequence[str]]) -> bool:
+    """Whether what the user pushes would go elsewhere than it went before.
+
+    That is to another address of a remote, or to another remote of a branch that had one.
+    """
+    was, new = _remotes_in(before), _remotes_in(now)
+    known = (each for each in was if each[0] == "remote" or each in new)
+    return any(was.get(each) != new.get(each) for each in (("remote", ""), *known))
+
+
+def _remotes_in(settings: Iterable[Sequence[str]]) -> dict[tuple[str, str], set[tuple[str, str]]]:
+    found: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for section, key, value, heading in settings:
+        if (section, key) in _REMOTES and (match := _SECTION.fullmatch(heading)):
+            name = _plain(match[2] or "") or match[1].partition(".")[2]
+            found.setdefault((section, name), set()).add((key, value))
+    return found
+
+
 def pushed_to(
     configs: Mapping[str, Iterable[Sequence[str]]],
     directories: Iterable[str],

