@@ -306,6 +306,17 @@ def links_in(git: str, give_up: float) -> Iterator[str]:
                     waiting.append(entry.path)
 
 
+def is_of_git(place: str, git: str) -> bool:
+    """Whether ``place`` is the git directory, or what git keeps in it.
+
+    Working trees may lie in one that is not called ".git".
+    """
+    if not lies_below(place, git):
+        return False
+    name = place[len(git) + 1 :].partition("/")[0]
+    return not name or name in _OF_GIT | _WRITTEN or plain_name(os.path.basename(git)) == ".git"  # noqa: PTH119 - a text
+
+
 def link_or(path: str) -> str:
     """``path``, or the directory that it lies in if that is a link: edits elsewhere change it."""
     parent = os.path.dirname(path)  # noqa: PTH120 - a text

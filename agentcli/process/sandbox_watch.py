@@ -32,6 +32,7 @@ from agentcli.process.directories import (
     git_directories_below,
     identity_of,
     is_in_package,
+    is_of_git,
     lies_below,
     link_or,
     links_in,
@@ -573,7 +574,9 @@ class TreeWatch:
             case Kind.CONFIG | Kind.TODO | Kind.STRATEGY | Kind.REMOTE:
                 return now.content.is_read and self._is_harmless(path, now, before, found)
             case Kind.LINK:
-                return is_file and target_of(path) in found.git_directories
+                tree = os.path.dirname(path)  # noqa: PTH120 - a text
+                is_one = is_file and target_of(path) in found.git_directories
+                return is_one and self._may_be_tree(tree, found)
             case Kind.COMMON:
                 git = os.path.dirname(path)  # noqa: PTH120 - a text
                 main, name = os.path.split(os.path.dirname(git))  # noqa: PTH120 - texts
@@ -648,8 +651,8 @@ class TreeWatch:
 
     def _may_be_tree(self, place: str, found: Survey) -> bool:
         """Whether git may check out there: in a git directory it would write hooks."""
-        gits = found.git_directories.keys() - self._roots
-        return self.is_inside(place) and not any(lies_below(place, git) for git in gits)
+        is_gits = any(is_of_git(place, git) for git in found.git_directories)
+        return self.is_inside(place) and not is_gits
 
     def _came_with_a_repository(self, top: str) -> bool:
         """Whether it is what a new repository, such as a clone, has brought in its own directory.

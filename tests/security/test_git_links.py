@@ -339,3 +339,26 @@ def test_hooks_that_start_in_the_git_directory_find_nothing_of_a_command_there(
     (directory / "hooks/update").chmod(0o755)
     subprocess.run([*push[:3], "HEAD:refs/heads/y"], cwd=work, capture_output=True)
     assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_linked_working_tree_is_a_git_directory(tmp_path: Path, kind: str) -> None:
+    work = make_repository(tmp_path / "work")
+    git(work, "branch", "-M", "main")
+    git(work, "worktree", "add", "-q", "tree")
+    evil = _EVIL % tmp_path
+    swap = "rm -r tree; ln -s .git tree; echo gitdir: worktrees/tree > .git/.git"
+    told(work, _BRANCH.format(evil=evil), swap, kind=kind)
+    for branch in ("other", "tree", "other"):
+        switch = ["git", "switch", "-f", branch]
+        subprocess.run(switch, cwd=work / "tree", capture_output=True, check=False)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.spec("SEC-17")
+def test_working_trees_may_lie_in_a_bare_repository(tmp_path: Path) -> None:
+    work = make_repository(tmp_path / "work")
+    commands = "git clone -q --bare . bare; cd bare; git worktree add -q tree; git -C tree status"
+    (said,) = told(work, commands, kind="landlock")
+    assert "set-aside" not in said and "exit code 0" in said
