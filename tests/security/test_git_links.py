@@ -343,16 +343,23 @@ def test_hooks_that_start_in_the_git_directory_find_nothing_of_a_command_there(
 
 @pytest.mark.spec("SEC-17")
 @pytest.mark.parametrize("kind", BOTH)
-def test_no_linked_working_tree_is_a_git_directory(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        "echo gitdir: worktrees/tree > .git/.git",
+        "cd .git; git init -q .; git fetch -q .. other:other tree:tree",
+    ],
+)
+def test_no_repository_has_its_tree_in_a_git_directory(tmp_path: Path, kind: str, how: str) -> None:
     work = make_repository(tmp_path / "work")
     git(work, "branch", "-M", "main")
     git(work, "worktree", "add", "-q", "tree")
     evil = _EVIL % tmp_path
-    swap = "rm -r tree; ln -s .git tree; echo gitdir: worktrees/tree > .git/.git"
-    told(work, _BRANCH.format(evil=evil), swap, kind=kind)
+    told(work, _BRANCH.format(evil=evil), f"rm -r tree; ln -s .git tree; {how}", kind=kind)
     for branch in ("other", "tree", "other"):
         switch = ["git", "switch", "-f", branch]
         subprocess.run(switch, cwd=work / "tree", capture_output=True, check=False)
+    subprocess.run(["git", "switch", "-fc", "new"], cwd=work, capture_output=True, check=False)
     assert not (tmp_path / "pwned").exists()
 
 
