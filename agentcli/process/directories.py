@@ -24,8 +24,10 @@ _MOST_PARTS = 100  # of what a link says
 _MOST_MODULES = 10_000  # directories that are looked into
 _MOST_WORKPLACES = 20_000  # those that are looked at before an edit
 _MOST_S = 1.0  # likewise
-# a change within one tick of the file system's clock is not seen in the change time
+# a change within one tick of the file system's clock is not seen in the change time; some have
+# whole seconds, of which FAT has every other one
 _TICK_NS = 100_000_000
+_SECOND_NS = 1_000_000_000
 # what git and its extensions keep in their directory: nobody works there, unless by a link
 _OF_GIT = frozenset({
     "objects", "refs", "logs", "hooks", "info", "worktrees", "modules", "branches", "lfs", "annex",
@@ -189,7 +191,8 @@ def listing_of(
         stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
         if known is not None and known.is_settled and known.stamp == stamp:
             return known
-        is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
+        tick = _TICK_NS if status.st_ctime_ns % _SECOND_NS else _TICK_NS + 2 * _SECOND_NS
+        is_settled = time.time_ns() - status.st_ctime_ns > tick
         with os.scandir(path) as entries:
             found = _listed(path, entries, most, is_untrusted, give_up)
     except PermissionError:

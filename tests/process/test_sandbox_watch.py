@@ -626,6 +626,26 @@ def test_a_directory_that_has_not_changed_is_not_listed_again(
     assert [path for path in listed if ".git" not in path] == [f"{root}/a/b"]
 
 
+def test_a_file_system_that_knows_whole_seconds_hides_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "a").mkdir()
+    lstat = os.lstat
+
+    def whole(path: str) -> os.stat_result:
+        fields = list(lstat(path).__reduce__()[1][0])
+        named = {"st_ctime_ns": 1_700_000_000 * 10**9}
+        return os.stat_result(fields, named)
+
+    monkeypatch.setattr(os, "lstat", whole)
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000 * 10**9 + 900_000_000)
+    watch = TreeWatch([root])
+    watch.learn()
+    (root / "a/.envrc").touch()
+    (told,) = watch.compare()
+    assert ".envrc.set-aside" in told
+
+
 def test_what_no_command_could_change_was_changed_by_the_user(root: Path) -> None:
     sh("mkdir a; echo one > a/.envrc; echo one > .envrc", root)
     watch = TreeWatch([root])
