@@ -358,11 +358,12 @@ class TreeWatch:
         if plain_name(name) == ".git":
             found.repositories.append(Path(path))
             if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - texts
-                # its branches would bring hooks of the git directory that it lies in
-                if "/.git/" in prefix.lower() and path not in self.known.git_directories:
-                    self._add_file(path, Kind.LINK, found)
+                is_known = path in self.known.git_directories
                 self._git_directory(path, found)
                 found.trees.setdefault(path, set()).add(prefix.rstrip("/"))
+                # its branches would bring hooks of the git directory that it lies in
+                if "/.git/" in prefix.lower() and not is_known:
+                    self._add_file(path, Kind.LINK, found)
             else:
                 self._link(path, found)
             return
