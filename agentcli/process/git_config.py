@@ -11,6 +11,7 @@ import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import unquote
@@ -19,7 +20,7 @@ from agentcli.domain.files import read_start, real_text
 from agentcli.domain.said import awaits, scripts_said
 from agentcli.domain.worktrees import GITDIR, link_in
 from agentcli.process.directories import parents_of
-from agentcli.process.set_aside import held_at
+from agentcli.process.set_aside import MINIMAL, Held, Kind, Watched, held_at
 
 _MOST_INCLUDED = 30
 _BETWEEN = re.compile(r"(?:[ \t\r\n]|[#;][^\n]*)*")
@@ -519,3 +520,23 @@ def trees_said(
         for section, key, value, _ in settings:
             if (section, key) == WORKTREE:
                 yield os.path.dirname(path), value  # noqa: PTH120 - a text
+
+
+def to_put_right(
+    changed: Iterable[str], now: Mapping[str, Watched], known: Mapping[str, Watched]
+) -> Iterator[tuple[str, Held | None]]:
+    """What goes, and what comes back to its place."""
+    known_tops = {item.top for item in known.values()}
+    gone: set[str] = set()
+    for path in changed:
+        item, before = now[path], known.get(path)
+        target = path if item.top in known_tops else item.top
+        if target in gone:
+            continue
+        gone.add(target)
+        restored = None if before is None or not before.content.is_whole else before.content
+        if restored is None and item.kind is Kind.CONFIG:
+            restored = MINIMAL
+        if item.kind is Kind.TODO and item.content.is_read:
+            restored = replace(item.content, data=without_steps_that_run(item.content.data))
+        yield target, restored

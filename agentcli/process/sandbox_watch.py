@@ -60,9 +60,9 @@ from agentcli.process.git_config import (
     settings_given,
     steps_that_run,
     target_of,
+    to_put_right,
     trees_of,
     trees_said,
-    without_steps_that_run,
 )
 from agentcli.process.git_index import indexes_in, writes_elsewhere
 from agentcli.process.set_aside import (
@@ -72,6 +72,7 @@ from agentcli.process.set_aside import (
     Held,
     Kind,
     Pinned,
+    Watched,
     held_at,
     put_back,
     set_aside_each,
@@ -100,20 +101,11 @@ _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 _SCRIPTS = frozenset({Kind.SCRIPT, Kind.NAMED})
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    """``top``: the directory that it came in with, which goes as a whole if it is new."""
-
-    kind: Kind
-    content: Held
-    top: str
-
-
 @dataclass(slots=True)
 class Survey:
     """What was found, the nearest first. ``repositories``: each ``.git``, and bare ones."""
 
-    items: dict[str, _Watched] = field(default_factory=dict)
+    items: dict[str, Watched] = field(default_factory=dict)
     repositories: list[Path] = field(default_factory=list)
     git_directories: dict[str, tuple[int, int]] = field(default_factory=dict)
     trees: dict[str, set[str]] = field(default_factory=dict)
@@ -227,7 +219,9 @@ class TreeWatch:
         """Set aside what has come up or changed since; one line about each."""
         crowded = self.known.crowded
         now, changed = self._look_closely()
-        gone = set_aside_each(self._to_put_right(changed, now) if changed else (), self._roots)
+        gone = set_aside_each(
+            to_put_right(changed, now.items, self.known.items) if changed else (), self._roots
+        )
         lines = list(islice(gone, _MOST_LINES))
         rest = sum(1 for _ in gone)
         for path in changed:  # nothing counts as known that was not looked at: others may write
@@ -425,7 +419,7 @@ class TreeWatch:
                     self._add_file(link, Kind.WRITTEN, found)
                 for index in indexes_in(str(part)):
                     content = held_at(index, whole=False)  # nothing that is put back
-                    found.items |= {index: _Watched(Kind.INDEX, content, index)} if content else {}
+                    found.items |= {index: Watched(Kind.INDEX, content, index)} if content else {}
                 waiting += filter(self.is_inside, [self._common(str(part), found)])
                 modules = part / "modules"
                 waiting += map(
@@ -442,7 +436,7 @@ class TreeWatch:
         """One file, if it is there."""
         content = self._held(path, found)
         if content is not None and path not in found.items:
-            found.items[path] = _Watched(kind, content, top or path)
+            found.items[path] = Watched(kind, content, top or path)
 
     def _held(self, path: str, found: Survey) -> Held | None:
         """What is there: whole as it was before, or else as long as there is room."""
@@ -464,7 +458,7 @@ class TreeWatch:
                 continue
             if not left[is_file]:
                 many = Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)
-                found.items.setdefault(path, _Watched(kind, many, top or path))
+                found.items.setdefault(path, Watched(kind, many, top or path))
                 found.crowded.add(path)
                 break
             if time.monotonic() > found.give_up:
@@ -473,7 +467,7 @@ class TreeWatch:
             left[is_file] -= 1
             content = self._held(each, found) if is_file else None
             if (seen := found.items.get(each)) is None and content is not None:
-                found.items[each] = _Watched(kind, content, top or path)
+                found.items[each] = Watched(kind, content, top or path)
             elif seen is not None and seen.kind is Kind.SCRIPT and kind is Kind.NAMED:
                 found.items[each] = replace(seen, kind=kind)
 
@@ -567,7 +561,7 @@ class TreeWatch:
             path for path, item in items if not self._may_stay(path, item, known.get(path), now)
         )
 
-    def _may_stay(self, path: str, now: _Watched, before: _Watched | None, found: Survey) -> bool:
+    def _may_stay(self, path: str, now: Watched, before: Watched | None, found: Survey) -> bool:
         is_file = stat.S_ISREG(now.content.type)
         linked_before = replace(now.content, has_other_name=True)
         is_old = before is not None and before.content in (now.content, linked_before)
@@ -601,7 +595,7 @@ class TreeWatch:
                 )
                 return came_along or (is_known and is_only_paths(now.content.data))
 
-    def _removed(self, now: Survey) -> list[tuple[str, _Watched]]:
+    def _removed(self, now: Survey) -> list[tuple[str, Watched]]:
         """What git was told and runs in repositories that are still there, and no longer is."""
         return [
             (path, item)
@@ -627,9 +621,7 @@ class TreeWatch:
         was_there = not above or (rest and name in looked_at[above].directories)
         return self.known.is_cut and bool(was_there)
 
-    def _is_harmless(
-        self, path: str, now: _Watched, before: _Watched | None, found: Survey
-    ) -> bool:
+    def _is_harmless(self, path: str, now: Watched, before: Watched | None, found: Survey) -> bool:
         if now.kind is Kind.STRATEGY:
             return merges_by_itself(path, now.content.data)
         if now.kind is Kind.REMOTE:
@@ -675,7 +667,7 @@ class TreeWatch:
         before = [each.directories.get(directory) for each in (self.known, self.users)]
         return not any(each and (directory in self._roots or not each.is_empty) for each in before)
 
-    def _is_in_another_tree(self, path: str, item: _Watched) -> bool:
+    def _is_in_another_tree(self, path: str, item: Watched) -> bool:
         """Whether it is what git runs already: "git worktree add" brings its own copy of that."""
         copies = (
             self.known.items.get(other + path[len(tree) :])
@@ -687,28 +679,6 @@ class TreeWatch:
         return item.top in self._named and any(
             each and each.content == item.content for each in copies
         )
-
-    # --- putting right ---------------------------------------------------------------------
-
-    def _to_put_right(
-        self, changed: Iterable[str], now: Survey
-    ) -> Iterator[tuple[str, Held | None]]:
-        """What goes, and what comes back to its place."""
-        known_tops = {item.top for item in self.known.items.values()}
-        gone: set[str] = set()
-        for path in changed:
-            item, before = now.items[path], self.known.items.get(path)
-            whole = item.top not in known_tops
-            target = item.top if whole else path
-            if target in gone:
-                continue
-            gone.add(target)
-            restored = None if before is None or not before.content.is_whole else before.content
-            if restored is None and item.kind is Kind.CONFIG:
-                restored = MINIMAL
-            if item.kind is Kind.TODO and item.content.is_read:
-                restored = replace(item.content, data=without_steps_that_run(item.content.data))
-            yield target, restored
 
 
 def _configs(found: Survey) -> dict[str, tuple[tuple[str, str, str, str], ...]]:

@@ -62,6 +62,15 @@ class Held:
         return stat.S_ISREG(self.type) and self.is_whole
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """``top``: the directory that it came in with, which goes as a whole if it is new."""
+
+    kind: Kind
+    content: Held
+    top: str
+
+
 class Pinned:
     """What lies at a path: its inode is no other's as long as this lives.
 
