@@ -57,6 +57,15 @@ class HostProxy:
     async def _answer(self, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection, limit=_MAX_HEAD)
         try:
+            await self._talk(reader, writer)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()  # who does not read the rest keeps its place
+        finally:
+            writer.transport.abort()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
             async with asyncio.timeout(_HEAD_S):
                 head = await reader.readuntil(b"\r\n\r\n")
             await self._let_through(head, reader, writer)
@@ -68,8 +77,6 @@ class HostProxy:
             pass
         except Exception as problem:  # noqa: BLE001 - one connection ends no other
             await _refuse(writer, "502 Bad Gateway", str(problem) or "no connection")
-        finally:
-            writer.close()
 
     async def _let_through(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

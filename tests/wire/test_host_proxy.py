@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import AsyncIterator, Iterable
 
@@ -165,3 +166,40 @@ def test_what_one_connection_does_ends_no_other() -> None:
             silent[1].close()
 
     asyncio.run(ask())
+
+
+@pytest.mark.spec("SEC-13")
+def test_answers_that_nobody_reads_are_a_bounded_number_and_end_with_the_proxy() -> None:
+    most, attempts = 8, 40
+
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    async def much(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 8_000_000)
+            await writer.drain()
+        writer.close()
+
+    async def ask() -> None:
+        before = opened()
+        serving = await asyncio.start_server(much, "127.0.0.1", 0)
+        port = serving.sockets[0].getsockname()[1]
+        clients: list[socket.socket] = []
+        async with serving, proxy([f"127.0.0.1:{port}"]) as (_, door):
+            for _ in range(attempts):
+                client = socket.create_connection(("127.0.0.1", door))
+                clients.append(client)
+                client.sendall(b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % port)
+                await asyncio.sleep(0.05)
+                client.shutdown(socket.SHUT_WR)  # and never reads
+            await asyncio.sleep(0.3)
+            assert opened() - before - len(clients) < 3 * most
+        assert opened() - before <= len(clients) + 1
+        for client in clients:
+            client.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agentcli.wire.host_proxy._MOST_CONNECTIONS", most)
+        asyncio.run(ask())
