@@ -224,11 +224,15 @@ class Sandbox(Protocol):
     def switch(self, *, on: bool) -> None:
         """Use it or do not, from the next command on."""
 
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The hosts that the user has allowed since it began."""
+
     async def allow_host(self, host: str) -> str:
         """Let commands reach ``host``, as ``plain_host`` writes it; else why that cannot be."""
 
     def go_on_as(self, before: Sandbox) -> None:
-        """Be switched as ``before`` is."""
+        """Be switched as ``before`` is, and let commands reach what the user has allowed there."""
 
     async def aclose(self) -> None:
         """Remove the session's private temporary directory. May be called again."""

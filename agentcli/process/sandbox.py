@@ -76,6 +76,7 @@ class SessionSandbox:
         self._network = network
         self._variables = frozenset(variables)
         self._hosts: tuple[str, ...] = ()
+        self.allowed: tuple[str, ...] = ()
         self._make_gate: Callable[[], HostGate] | None = None
         self._gate: HostGate | None = None
         self._door: tuple[socket.socket, asyncio.Task[None]] | None = None
@@ -131,7 +132,7 @@ class SessionSandbox:
             if not (self._state.known or self._paused or self._is_closed):
                 gone = threading.Event()
                 await uninterruptible(asyncio.to_thread(self._look, gone), gone.set)
-                await self._open_door()
+            await self._open_door()
         return self.state
 
     async def allow_host(self, host: str) -> str:
@@ -139,30 +140,39 @@ class SessionSandbox:
         state = await self.begin()
         if not state.is_on or state.network:
             return "the network is open"
-        for each in (self, *(one for one in _open if one._leader is self)):  # noqa: SLF001 - of its own kind
-            async with each._lock:  # noqa: SLF001 - as above
-                each._hosts = tuple(dict.fromkeys((*each._hosts, host)))  # noqa: SLF001 - as above
-                await each._open_door()  # noqa: SLF001 - as above
-        return "" if self._door is not None else self._state.problem
+        self._reach((host,))
+        state = await self.begin()
+        return "" if host in state.hosts else state.problem
+
+    def _reach(self, hosts: tuple[str, ...]) -> None:
+        """Let commands reach them too, from the next look on; so in other trees of the session."""
+        self.allowed = tuple(dict.fromkeys((*self.allowed, *hosts)))
+        self._hosts = tuple(dict.fromkeys((*self._hosts, *hosts)))
+        for each in tuple(_open):
+            if each._leader is self:  # noqa: SLF001 - of its own kind
+                each._reach(hosts)  # noqa: SLF001 - as above
 
     async def _open_door(self) -> None:
         """Where hosts are named, have the gate listen in the network that commands share."""
         state, make_gate = self._state, self._make_gate
-        if not (self._hosts and state.is_on and make_gate) or state.network or self._is_closed:
+        if self._hosts == state.hosts or not (state.is_on and make_gate) or state.network:
             return
-        self._gate = gate = self._gate or make_gate()
-        gate.hosts = self._hosts
         if self._door is None:
             from agentcli.process.sandbox_setup import listener_in
 
             try:
                 listener = await uninterruptible(asyncio.to_thread(listener_in, self._namespaces))
             except OSError as error:
-                problem = "; ".join(filter(None, (state.problem, str(error))))
-                self._state = replace(state, problem=problem)
+                self._hosts, why = (), error.strerror or str(error)
+                if why not in state.problem:
+                    problem = "; ".join(filter(None, (state.problem, why)))
+                    self._state = replace(state, problem=problem)
                 return
+            self._gate = gate = make_gate()
             self._door = listener, asyncio.create_task(gate.serve(listener))
-        self._state = replace(self._state, hosts=self._hosts)
+        if self._gate is not None:
+            self._gate.hosts = self._hosts
+        self._state = replace(state, hosts=self._hosts)
 
     def switch(self, *, on: bool) -> None:
         """Use it or do not, from the next command on; on when it was never wanted: look for it."""
@@ -175,17 +185,16 @@ class SessionSandbox:
                 each.switch(on=on)
 
     def go_on_as(self, before: Sandbox) -> None:
-        """Be switched as ``before`` is."""
+        """Be switched as ``before`` is, and let commands reach what the user has allowed there."""
         if before.switched is not None:
             self.switch(on=before.switched)
+        self._reach(before.allowed)
 
     def follow(self, leader: Sandbox | None) -> None:
         """Be switched as ``leader`` is and will be, which is of another tree of the session."""
         self._leader = leader
         if leader is not None:
             self.go_on_as(leader)
-        if isinstance(leader, SessionSandbox):
-            self._hosts = leader._hosts  # noqa: SLF001 - of its own kind
 
     def take_notice(self) -> str:
         """What the user is told, once: why there is none, and what was set aside."""
@@ -575,14 +584,11 @@ class SessionSandbox:
             namespaces, self._namespaces = self._namespaces, ()
             door, self._door = self._door, None
             self._state = replace(self._state, kind=SandboxKind.OFF, known=False)
-        if door is not None:
-            listener, answering = door
-            answering.cancel()
-            await asyncio.wait({answering})
-            listener.close()
         for handle in namespaces:
             with contextlib.suppress(OSError):
                 os.close(handle)
+        if door is not None:
+            await uninterruptible(_shut(*door))
         if private is not None:
             from agentcli.process.leftovers import remove_tree
             from agentcli.process.shell import REMOVE_S
@@ -590,6 +596,12 @@ class SessionSandbox:
             await asyncio.to_thread(remove_tree, private.base, REMOVE_S)
         if tell is not None and (told := self.take_notice()):
             tell(told)
+
+
+async def _shut(listener: socket.socket, answering: asyncio.Task[None]) -> None:
+    answering.cancel()
+    await asyncio.wait({answering})
+    listener.close()
 
 
 def _has_content(path: Path) -> bool:

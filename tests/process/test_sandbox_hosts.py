@@ -96,12 +96,34 @@ def test_worktrees_of_a_session_reach_the_same_hosts(tmp_path: Path, server: str
     tree.mkdir()
 
     async def run() -> None:
-        async with Sandboxed(tmp_path, "bwrap") as inside, Sandboxed(tree, "bwrap") as beside:
-            for each in (inside, beside):
+        async with (
+            Sandboxed(tmp_path, "bwrap") as inside,
+            Sandboxed(tree, "bwrap") as beside,
+            Sandboxed(tree, "bwrap") as below,
+        ):
+            for each in (inside, beside, below):
                 each.sandbox.let_through((), HostProxy)
             beside.sandbox.follow(inside.sandbox)
+            below.sandbox.follow(beside.sandbox)
             assert await inside.sandbox.allow_host(server) == ""
             assert "reached" in await beside.say(f"{GET} http://{server}/")
+            assert "reached" in await below.say(f"{GET} http://{server}/")
+
+    asyncio.run(run())
+
+
+def test_what_the_user_has_allowed_holds_when_the_session_is_opened_again(
+    tmp_path: Path, server: str
+) -> None:
+    async def run() -> None:
+        async with Sandboxed(tmp_path, "bwrap") as before, Sandboxed(tmp_path, "bwrap") as again:
+            before.sandbox.let_through(("example.org",), HostProxy)
+            again.sandbox.let_through((), HostProxy)  # the settings name it no longer
+            assert await before.sandbox.allow_host(server) == ""
+            assert before.sandbox.state.hosts == ("example.org", server)
+            again.sandbox.go_on_as(before.sandbox)
+            assert "reached" in await again.say(f"{GET} http://{server}/")
+            assert again.sandbox.state.hosts == (server,)
 
     asyncio.run(run())
 
@@ -136,8 +158,11 @@ def test_where_single_hosts_cannot_be_opened_it_says_so(tmp_path: Path, kind: st
             assert state.hosts == ()
             problem = await sandbox.allow_host("example.org")
             assert problem
+            assert await sandbox.allow_host("example.org") == problem
             if state.is_on:
-                assert "single hosts" in state.problem
+                assert state.problem.count("single hosts") == problem.count("single hosts") == 1
+                assert "Errno" not in problem
+                assert sandbox.state.hosts == ()
 
     asyncio.run(run())
 
