@@ -111,14 +111,25 @@ _HOST = LazyPattern(
 _WEB_PORTS = (80, 443)
 _MAX_HOST_CHARS = 253
 _MAX_PORT = 65_535
+_IPV6 = 6
 
 
 def plain_host(text: str) -> str | None:
     """``text`` as a host that the network may be allowed for; ``None``: it is none (SEC-18)."""
     plain = text.strip().lower().rstrip(".")
     found = _HOST.fullmatch(plain) if len(plain) <= _MAX_HOST_CHARS and ".." not in plain else None
-    is_host = found is not None and 0 < int(found["port"] or 1) <= _MAX_PORT
-    return plain if is_host else None
+    if found is None or not 0 < int(found["port"] or 1) <= _MAX_PORT:
+        return None
+    name = found["name"]
+    from ipaddress import ip_address
+
+    if name.startswith("[") or name.rpartition(".")[2].isdigit():  # an address, in its usual form
+        try:
+            address = ip_address(name.strip("[]"))
+        except ValueError:
+            return None
+        name = f"[{address}]" if address.version == _IPV6 else str(address)
+    return name + plain[found.end("name") :]
 
 
 def is_named(names: Sequence[str], host: str, port: int) -> bool | None:

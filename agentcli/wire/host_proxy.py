@@ -86,7 +86,8 @@ class HostProxy:
         method, target = _asked_for(head)
         is_itself = is_named(self.hosts, target.host, target.port)
         if is_itself is None:
-            wanted = f"{target.host}:{target.port}"
+            host = f"[{target.host}]" if ":" in target.host else target.host
+            wanted = f"{host}:{target.port}"  # as the user would allow it
             if len(self._refused) < _MOST_TOLD:
                 self._refused[wanted] = None
             raise BadAddress(f"{wanted} is not among the hosts that the user has allowed")

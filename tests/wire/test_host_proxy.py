@@ -81,11 +81,13 @@ def test_what_a_name_covers() -> None:
 def test_what_is_a_host() -> None:
     good = {
         " NPMJS.org ": "npmjs.org", "example.com:8443": "example.com:8443", "x": "x",
-        "10.0.0.1": "10.0.0.1", "[::1]:80": "[::1]:80", "a_b.c-d.e.": "a_b.c-d.e",
+        "10.0.0.1": "10.0.0.1", "[::1]:80": "[::1]:80", "[0:0::0:1]:80": "[::1]:80",
+        "v1.2.x3": "v1.2.x3", "a_b.c-d.e.": "a_b.c-d.e",
     }  # fmt: skip
     assert {text: plain_host(text) for text in good} == good
     bad = ("", "*", "*.org", "https://x.org", "x.org/", "x..org", "x.org:0", "x.org:99999", "a b",
-           "-x.org", "x@y.org", "::1", "x.org:", "é.org", "x" * 254, "a\n.org")  # fmt: skip
+           "-x.org", "x@y.org", "::1", "x.org:", "é.org", "x" * 254, "a\n.org",
+           "0.0.1", "127.1", "2130706433", "[1:2]", "[::g]")  # fmt: skip
     assert [text for text in bad if plain_host(text)] == []
 
 
@@ -113,6 +115,7 @@ def test_a_named_host_is_reached_and_told_its_own_name() -> None:
 REFUSED = {
     "another port": (b"CONNECT 127.0.0.1:1 HTTP/1.1", "127.0.0.1:1"),
     "another host": (b"CONNECT example.org:443 HTTP/1.1", "example.org:443"),
+    "another address": (b"CONNECT [0::1]:1 HTTP/1.1", "[::1]:1"),
     "another host, plainly": (b"GET http://example.org/ HTTP/1.1", "example.org:80"),
     "a user's name": (b"GET http://127.0.0.1@example.org/ HTTP/1.1", ""),
     "an address in disguise": (b"CONNECT 2130706433:1 HTTP/1.1", "127.0.0.1:1"),
