@@ -92,10 +92,10 @@ def _where(call: CallFacts, decision: Decision, policy: Policy) -> str:
     access = decision.access
     if access is None or not policy.contained:
         return "without a sandbox"
-    if access is Access.INSIDE and policy.network:
-        access = Access.NETWORK
-    reached = access in {Access.INSIDE, Access.INSIDE_SEARCH} and ", ".join(policy.hosts)
-    return _WHERE[access] + (f", with network to {reached}" if reached else "")
+    some = policy.hosts and f"network to {', '.join(policy.hosts)}"
+    reached = "network" if policy.network else some
+    is_inside = access in {Access.INSIDE, Access.INSIDE_SEARCH}
+    return _WHERE[access] + (f", with {reached}" if is_inside and reached else "")
 
 
 def read_call(toolbox: ToolBox, text: str) -> tuple[str, dict[str, Any]]:

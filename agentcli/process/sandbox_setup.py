@@ -200,7 +200,7 @@ def proxy_variables(port: int) -> dict[str, str]:
     """What leads programs to the proxy that lets named hosts through, but for what runs inside."""
     proxy = f"http://127.0.0.1:{port}"
     names = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
-    beside = dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
+    beside = dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1,[::1],0.0.0.0")
     return names | dict.fromkeys(("all_proxy", "ALL_PROXY"), proxy) | beside
 
 

@@ -348,6 +348,8 @@ def _find_shell(workspace: Workspace) -> str | None:
 
 def _limits(start: _Start, offered: Sandbox | None) -> str:
     """What the user should know before saying yes."""
+    if start.sandbox is not None and start.access.reads_only:
+        return ", in the sandbox"
     if start.sandbox is not None:
         network = start.access is Access.NETWORK or start.sandbox.state.network
         some = ", ".join(start.sandbox.state.hosts)
@@ -405,9 +407,9 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         return []
     has_failed = bool(ended.returncode) and ended.ending is Ending.EXITED
     state = start.sandbox.state
-    offline = start.access is not Access.NETWORK and not (state.network or state.hosts)
+    offline = start.access is not Access.NETWORK and not state.network
     fetching = _FETCHES_ANY if has_failed else _FETCHES
-    fetches = offline and fetching.search(command) is not None
+    fetches = offline and not state.hosts and fetching.search(command) is not None
     said = capture.data() if has_failed or fetches or "git" in command else b""
     if len(said) > 2 * _LOOKED_AT:
         said = said[:_LOOKED_AT] + b"\n" + said[-_LOOKED_AT:]
@@ -421,7 +423,8 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if not (has_failed or fetches or is_kept):
         return []
     if offline and (_NETWORK_REFUSED.search(said) or (fetches and not said.strip())):
-        alone = ("with a localhost of its own and without network", "network")
+        some = state.hosts and f"network to {', '.join(state.hosts)} alone, by HTTPS_PROXY"
+        alone = (f"with a localhost of its own and {some or 'without network'}", "network")
         what, how = ("without network and SSH keys", "outside") if b"ssh: " in said else alone
     elif is_kept:
         what, how = (

@@ -72,6 +72,8 @@ def test_explain_says_where_it_would_run_in_each_mode(tmp_path: Path, home: Path
     (home / "agentcli" / "config.toml").write_text("sandbox_network = true\n")
     told = explained("--permission-mode", "auto", "make", cwd=tmp_path)
     assert (told["answer"], told["where"]) == ("allow", "in the sandbox, with network")
+    told = explained("--permission-mode", "auto", "grep -r x . | sh", cwd=tmp_path)
+    assert told["where"].endswith(", with network")
     (home / "agentcli" / "config.toml").write_text('sandbox_hosts = ["NPMjs.org"]\n')
     told = explained("--permission-mode", "auto", "make", cwd=tmp_path)
     needs("bwrap")

@@ -18,6 +18,7 @@ from agentcli.domain.tools import Workspace
 from agentcli.headless.errors import ExitCode
 from agentcli.process.sandbox import SessionSandbox
 from agentcli.process.sandbox_places import OwnPlaces
+from agentcli.tools.bash import TOOL
 from agentcli.wire.host_proxy import HostProxy
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
@@ -87,6 +88,38 @@ def test_a_server_that_a_command_starts_is_still_reached_by_the_next(
             await inside.say("python3 -m http.server 8123 --bind 127.0.0.1 >log 2>&1 &")
             wait = "for i in $(seq 50); do curl -s localhost:8123/a.txt && break; sleep 0.1; done"
             assert "from inside" in await inside.say(wait)
+            assert "from inside" in await inside.say("curl -s 0.0.0.0:8123/a.txt")
+            bypassed = "from urllib.request import proxy_bypass as at; print(at('[::1]:8123'))"
+            assert "True" in await inside.say(f'python3 -c "{bypassed}"')
+
+    asyncio.run(run())
+
+
+def test_what_uses_no_proxy_is_told_that_there_is_no_other_way(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Sandboxed(tmp_path, "bwrap") as inside:
+            inside.sandbox.let_through((), HostProxy)
+            await inside.sandbox.allow_host("example.org")
+            said = 'echo "ssh: Could not resolve hostname github.com" >&2; exit 128'
+            assert "without network and SSH keys" in await inside.say(said)
+            told = await inside.say("curl -sS -m 5 --noproxy '*' http://1.2.3.4/")
+            assert "network to example.org alone" in told
+            refused = await inside.say("curl -s -m 5 http://other.org/ -f")
+            assert "it ran in the sandbox" not in refused
+            assert "no connection to other.org:80" in refused
+
+    asyncio.run(run())
+
+
+def test_the_approval_says_what_a_command_reaches(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Sandboxed(tmp_path, "bwrap") as inside:
+            inside.sandbox.let_through((), HostProxy)
+            await inside.sandbox.allow_host("example.org")
+            args = TOOL.parse({"command": "make"})
+            assert (await TOOL.preview(args, inside.ctx)).endswith("with network to example.org")
+            inside.ctx.access = Access.READ_ONLY
+            assert (await TOOL.preview(args, inside.ctx)).endswith(", in the sandbox")
 
     asyncio.run(run())
 
