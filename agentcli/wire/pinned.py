@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -117,9 +118,14 @@ def _tls_context() -> ssl.SSLContext:
 async def connected(
     target: Target, law: AddressRules
 ) -> AsyncIterator[httpcore.AsyncNetworkStream]:
-    """A bare connection to ``target``; raises as ``get`` does, and what ``httpcore`` raises."""
+    """A bare connection to ``target``; raises as ``get`` does, and what ``httpcore`` raises.
+
+    This machine's own addresses are no proxy's.
+    """
     addresses = await checked_addresses(target, law.resolve, law.judge)
-    network = _Network(target, addresses, proxy_for(f"{target.scheme}://{target.authority}"))
+    is_here = all(ipaddress.ip_address(each).is_loopback for each in addresses)
+    proxy = "" if is_here else proxy_for(f"{target.scheme}://{target.authority}")
+    network = _Network(target, addresses, proxy)
     try:
         yield await network.connect_tcp(target.host, target.port, CONNECT_S)
     finally:

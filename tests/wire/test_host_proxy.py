@@ -112,6 +112,16 @@ def test_a_named_host_is_reached_and_told_its_own_name() -> None:
     asyncio.run(_to_a_named_host())
 
 
+def test_this_machine_is_not_looked_for_behind_the_users_own_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    asyncio.run(_to_a_named_host())
+
+
 REFUSED = {
     "another port": (b"CONNECT 127.0.0.1:1 HTTP/1.1", "127.0.0.1:1"),
     "another host": (b"CONNECT example.org:443 HTTP/1.1", "example.org:443"),
