@@ -13,6 +13,21 @@ from tests.support.model_server import ModelServer
 from tests.support.sandboxes import needs
 
 
+@pytest.mark.parametrize("setting", ['sandbox = "landlock"', "sandbox_network = true"])
+@pytest.mark.spec("SEC-7", "SEC-18")
+def test_single_hosts_are_offered_only_where_they_can_be_opened(
+    model_server: ModelServer, tmp_path: Path, home: Path, setting: str
+) -> None:
+    needs("landlock")
+    (home / "agentcli").mkdir(exist_ok=True)
+    (home / "agentcli" / "config.toml").write_text(f"{setting}\n")
+
+    async def body(chat: DirectChat) -> None:
+        assert "/sandbox allow" not in "\n".join(await chat.do("/sandbox"))
+
+    talk(DirectChat(tmp_path, model_server), body)
+
+
 @pytest.mark.spec("SEC-7", "UI-5")
 def test_the_state_is_shown_and_it_is_switched_off_and_on(
     model_server: ModelServer, tmp_path: Path
@@ -25,6 +40,7 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
         assert "Sandbox of commands: bubblewrap" in shown
         assert str(tmp_path) in shown
         assert "Network: none" in shown
+        assert "/sandbox allow HOST" in shown
         assert "they read, too: ~/.local/bin" in shown or ", ~/.local/bin" in shown
         assert "Unix sockets: those of its own session" in shown or "Unix sockets: none" in shown
         assert "Commands that only read run with nothing to write to" in shown

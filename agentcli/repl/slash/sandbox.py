@@ -71,6 +71,7 @@ def _limits(state: SandboxState) -> list[str]:
     some = f"{', '.join(state.hosts)}; for more the agent asks you"
     closed = some if state.hosts else "none, but what the agent asks you for"
     network = "open" if state.network else closed
+    can_allow = state.kind is SandboxKind.BWRAP and not state.network
     home = str(Path.home())
     seen = [reveal(str(place)).replace(f"{home}/", "~/", 1) for place in state.readable]
     withheld = reveal(", ".join(state.withheld))
@@ -82,7 +83,7 @@ def _limits(state: SandboxState) -> list[str]:
         f"Variables that may be credentials are not given to them: {withheld or 'you have none'}",
         "  all the same: sandbox_variables in the settings",
         f"Network: {network}",
-        "  for single hosts: /sandbox allow HOST",
+        *(["  for single hosts: /sandbox allow HOST"] if can_allow else []),
         f"Unix sockets: {state.sockets}",
         "Commands that only read run with nothing to write to and no network.",
         "What writes git's configuration, or what others obey (.envrc), asks and runs outside.",
