@@ -169,6 +169,8 @@ def _gate() -> HostGate:
 
 def _hosts(settings: Settings) -> tuple[str, ...]:
     """Those that commands inside reach without asking; raises ``ConfigError``."""
+    if not settings.sandbox_hosts:
+        return ()
     hosts = {text: plain_host(text) for text in settings.sandbox_hosts}
     if wrong := next((text for text, host in hosts.items() if host is None), ""):
         raise ConfigError(

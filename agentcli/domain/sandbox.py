@@ -158,7 +158,7 @@ class HostGate(Protocol):
         """Which hosts were asked for in vain since the last call."""
 
     async def serve(self, listener: socket) -> None:
-        """Answer whoever connects to ``listener``, until this is cancelled."""
+        """Answer what connects to ``listener``, until this is cancelled."""
 
 
 StillLives = Callable[[], int]

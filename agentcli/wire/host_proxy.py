@@ -45,7 +45,7 @@ class HostProxy:
         return refused
 
     async def serve(self, listener: socket.socket) -> None:
-        """Answer whoever connects to ``listener``, until this is cancelled."""
+        """Answer what connects to ``listener``, until this is cancelled."""
         loop, places = asyncio.get_running_loop(), asyncio.Semaphore(_MOST_CONNECTIONS)
         async with asyncio.TaskGroup() as group:
             while True:
