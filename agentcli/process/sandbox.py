@@ -350,7 +350,7 @@ class SessionSandbox:
             places = (await asyncio.to_thread(self._find_places)).frozen()
         else:
             async with self._watching:
-                places = await uninterruptible(asyncio.to_thread(self._look_before))
+                places = await self._places_to_write()
         if access.hides:
             places = await asyncio.to_thread(self._without_credentials, places)
         confined = self._with(places, argv, cwd, access)
@@ -358,6 +358,19 @@ class SessionSandbox:
             self._running += 1
             self._mounted_on.update(each for each in places.shut if _has_content(each))
         return confined
+
+    async def _places_to_write(self) -> Places:
+        """After a look around, which a caller that is cancelled does not wait for."""
+        gone = threading.Event()
+
+        def check() -> None:
+            if gone.is_set():
+                raise InterruptedError
+
+        try:
+            return await uninterruptible(asyncio.to_thread(self._look_before, check), gone.set)
+        except InterruptedError:
+            raise asyncio.CancelledError from None
 
     def _without_credentials(self, places: Places) -> Places:
         """``places`` where the nearest credentials of the workspace are shut.
@@ -498,18 +511,19 @@ class SessionSandbox:
         left, self._left = self._left, [still_lives for still_lives in self._left if still_lives()]
         return bool(self._running or left)
 
-    def _look_before(self) -> Places:
+    def _look_before(self, check: Callable[[], None]) -> Places:
         """What is there before a command starts is the user's, unless another command runs."""
         from agentcli.process.set_aside import pinned
 
         is_changed, beside = False, self._beside()
         if self._watch is None:
-            self._watch = self._new_watch()
-            self._watch.learn(beside)
+            watch = self._new_watch()
+            watch.learn(beside, check)
+            self._watch = watch
         elif is_changed := self._may_have_changed():
             self._unsaid += self._set_aside()
         else:
-            self._watch.learn(beside)
+            self._watch.learn(beside, check)
         places = self._find_places()
         if self._state.kind is SandboxKind.BWRAP:
             shut = {

@@ -17,7 +17,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -180,14 +180,17 @@ class TreeWatch:
         self.users = Survey()
         self.read_only: Mapping[str, Pinned] = {}
 
-    def learn(self, others: Iterable[TreeWatch] = ()) -> Survey:
-        """Take what is there now for the user's own; where ``others`` look, what these know."""
-        now = self._look()
+    def learn(self, others: Iterable[TreeWatch] = (), check: Callable[[], object] = bool) -> Survey:
+        """Take what is there now for the user's own; where ``others`` look, what these know.
+
+        ``check`` is called on the way: what it raises ends this, and what was known stays known.
+        """
+        now = self._look(check=check)
         for _ in range(_MOST_INCLUDED):
             named, old = self._named_by_configuration(now, Kind.NAMED), self._named
             self._named = named
             if not old.items() <= named.items():
-                now = self._look(now.give_up)
+                now = self._look(now.give_up, check)
             elif not self._add_named([path for path in named if path not in old], now):
                 break
         for other in others:
@@ -275,7 +278,7 @@ class TreeWatch:
 
     # --- looking -------------------------------------------------------------------------
 
-    def _look(self, give_up: float = 0.0) -> Survey:
+    def _look(self, give_up: float = 0.0, check: Callable[[], object] = bool) -> Survey:
         found = Survey()
         # no crowd of new directories hides what was known
         old = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
@@ -289,6 +292,7 @@ class TreeWatch:
             at += 1
             if path in found.directories:
                 continue
+            check()
             if found.is_over or len(found.directories) >= MOST_DIRECTORIES:
                 found.is_cut = True
                 break

@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from agentcli.domain import files
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.sandbox import Access, Confined, SandboxKind
 from agentcli.domain.tools import OutputKind, Workspace
+from agentcli.process import sandbox_watch
 from agentcli.process.run import end_processes
 from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
 from agentcli.process.sandbox_places import OwnPlaces
@@ -868,3 +871,36 @@ def test_no_link_has_others_run_another_file(
     told(root, command, kind=kind, own=OwnPlaces(scripts=(tmp_path / script,)))
     found = tmp_path / script
     assert not found.exists() or found.read_text() == "mine"
+
+
+@pytest.mark.spec("SEC-13", "SEC-17")
+def test_who_cancels_does_not_wait_for_the_look_at_a_large_tree(
+    work: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs("bwrap")
+    for number in range(100):
+        (work / str(number)).mkdir()
+    list_one = sandbox_watch.listing_of
+
+    def slow(*args: Any) -> Any:
+        time.sleep(0.02)
+        return list_one(*args)
+
+    async def main() -> None:
+        sandbox = SessionSandbox(Workspace(work, work), OwnPlaces, SandboxKind.BWRAP)
+        await sandbox.begin()
+        with monkeypatch.context() as patch:
+            patch.setattr(sandbox_watch, "listing_of", slow)
+            start = asyncio.create_task(sandbox.confine(("true",), work, Access.INSIDE))
+            await asyncio.sleep(0.2)
+            began = time.monotonic()
+            start.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await start
+            assert time.monotonic() - began < 0.5
+        assert await sandbox.confine(("true",), work, Access.INSIDE)
+        (work / ".envrc").write_text("x")
+        assert len(await sandbox.settle()) == 1
+        await sandbox.aclose()
+
+    asyncio.run(main())

@@ -271,6 +271,20 @@ def test_what_the_user_changes_meanwhile_is_known(root: Path) -> None:
     assert watch.compare() == []
 
 
+def test_a_look_that_nobody_wants_any_more_ends_and_what_was_known_stays_known(root: Path) -> None:
+    sh(f"{REPOSITORY}; {EVIL}; mkdir -p a/b c/d", root)
+    watch = TreeWatch([root])
+    asked = iter([None, None])
+    with pytest.raises(StopIteration):
+        watch.learn(check=lambda: next(asked))
+    watch.learn()
+    sh("echo x > .envrc", root)
+    with pytest.raises(StopIteration):
+        watch.learn(check=lambda: next(asked))
+    assert len(watch.compare()) == 1
+    assert not (root / ".envrc").exists() and (root / ".git" / "config").exists()
+
+
 def test_in_the_commands_own_temporary_directory_nothing_is_known_from_before(
     root: Path, tmp_path: Path
 ) -> None:
