@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from agentcli.app.files.safe_git import GitBusy, find_git
+from agentcli.app.files.safe_git import GitBusy, find_git, read_bounded
 from agentcli.domain.errors import ConfigError
 
 
@@ -74,3 +76,13 @@ def test_what_passes_is_told_from_what_does_not(project: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         found.change("branch", "-D", "nowhere")
     assert not isinstance(caught.value, GitBusy)
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_program_that_says_nothing_is_stopped_at_once() -> None:
+    stop = threading.Event()
+    threading.Timer(0.1, stop.set).start()
+    began = time.monotonic()
+    with subprocess.Popen(["sleep", "5"], stdout=subprocess.PIPE) as process:
+        assert read_bounded(process, 10, stop) == b""
+    assert time.monotonic() - began < 2

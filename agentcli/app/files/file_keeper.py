@@ -261,7 +261,7 @@ class WorkspaceWatch:
     def _seen(self, stop: threading.Event, until: float, began_ns: int) -> dict[str, _Seen]:
         known: dict[str, _Seen] = {}
         total = 0
-        for name in self._names():
+        for name in self._names(stop):
             if stop.is_set():
                 break
             if time.monotonic() > until:
@@ -313,13 +313,13 @@ class WorkspaceWatch:
             return FileState(FileKind.UNKEPT, why=f"it is larger than {MAX_FILE_BYTES} bytes")
         return _packed(read_state(Path(name), self._is_secret))
 
-    def _names(self) -> Iterator[str]:
+    def _names(self, stop: threading.Event) -> Iterator[str]:
         """The paths to look at; an empty one is no path, only a moment to see whether to go on."""
         git = find_git(Path(self._root))
         listed = None
         if git is not None:
             arguments = ("ls-files", "-z", "-c", "-o", "--exclude-standard")
-            listed = git.output(*arguments, limit=MAX_LISTED, timeout_s=LOOK_S)
+            listed = git.output(*arguments, limit=MAX_LISTED, timeout_s=LOOK_S, stop=stop)
         yield ""
         if listed is None:
             yield from _walked(self._root)

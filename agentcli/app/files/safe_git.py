@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -77,14 +78,18 @@ class SafeGit:
         limit: int,
         ok: tuple[int, ...] = (0,),
         timeout_s: float = TIMEOUT_S,
+        stop: threading.Event | None = None,
     ) -> bytes | None:
-        """What it prints, at most ``limit`` bytes of it; ``None`` when it fails or takes long."""
+        """What it prints, at most ``limit`` bytes of it; ``None`` when it fails or takes long.
+
+        ``stop`` ends it early.
+        """
         try:
             process = self.start(*arguments)
         except OSError:
             return None
         with process:
-            data = read_bounded(process, limit, timeout_s=timeout_s)
+            data = read_bounded(process, limit, stop, timeout_s)
         return data if process.returncode in ok or len(data) == limit else None
 
     def change(
@@ -190,9 +195,13 @@ def read_bounded(
     timer = threading.Timer(timeout_s, process.kill)
     timer.daemon = True
     timer.start()
-    data = bytearray()
+    data, waits = bytearray(), select.poll()
+    if process.stdout is not None:
+        waits.register(process.stdout, select.POLLIN)
     try:
         while process.stdout is not None and not (stop is not None and stop.is_set()):
+            if stop is not None and not waits.poll(_TICK_S * 1000):
+                continue
             chunk = os.read(process.stdout.fileno(), 1 << 16)
             data += chunk
             if not chunk:
