@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from operator import itemgetter
@@ -102,6 +102,8 @@ _WORDS = frozenset(
         "command_substitution",
     }
 )  # fmt: skip
+# kinds that end with what ends their last command
+_CLAUSES = frozenset({"elif_clause", "else_clause", "case_item"})
 _PLACED = frozenset({"heredoc_start", "heredoc_body", "heredoc_end"})  # judged by their lines
 _METACHARACTERS = b" \t\n;&|<>()"
 _OPAQUE = frozenset({"string", "heredoc_body"})  # gaps are judged otherwise
@@ -212,7 +214,8 @@ def _is_torn(node: Node, before: Node, child: Node, source: bytes) -> bool:
         return False
     if gap := source[before.end_byte : child.start_byte]:
         return b"\n" in gap and node.type not in _LINES
-    is_end = not before.is_named and before.type[-1:].encode() in _METACHARACTERS
+    is_clause = not before.is_named or before.type in _CLAUSES  # of a word the last may be quoted
+    is_end = is_clause and source[before.end_byte - 1 : before.end_byte] in _METACHARACTERS
     first = source[child.start_byte : child.start_byte + 1]
     is_apart = is_end or (child.type != "process_substitution" and first in _METACHARACTERS)
     return node.type not in _WORDS and not is_apart
@@ -456,7 +459,9 @@ class _Walk:
             elif kind in _FRESH:
                 around = ()
                 self._substituted(node, children)
-            elif kind == "case_statement" and around:  # it may hold no command that has them
+            elif kind == "case_statement" and _writes_file(
+                around
+            ):  # no command in it may have them
                 self._add(node, SimpleCommand((), self._text(node), (), around))
             elif kind == "for_statement":
                 self._loop(node, children)
@@ -639,6 +644,10 @@ def is_plain_variable(name: str) -> bool:
     """Whether to assign ``name`` changes nothing that a shell or a program would look at."""
     is_plain = _PLAIN_VARIABLE.fullmatch(name) is not None and not name.endswith("_proxy")
     return is_plain and name not in os.environ and name != "_"
+
+
+def _writes_file(redirections: Sequence[Redirection]) -> bool:
+    return any(each.writes and each.target != "/dev/null" for each in redirections)
 
 
 def _is_bare(node: Node) -> bool:

@@ -134,6 +134,8 @@ def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
         '[ "$x" = y ] && ls', "echo $((1 + 2))", "timeout 5 make", "bash -c 'make test'",
         "a &>/dev/null 2>&1 && b", "(a &> b) | c", "a $(b &>>c)",
         "find . -exec rm {} +", "a \\\n  b", "# only a comment", "", "echo a # b",
+        "if a; then\n  b\nelse\n  c\nfi", "if a; then b; elif c; then d;else e;fi",
+        "case x in a) b;;esac", "case x in\na) b ;;\n*)\nc\n;;esac",
     ],
 )  # fmt: skip
 def test_everyday_syntax_is_understood(text: str) -> None:
@@ -180,6 +182,12 @@ def test_what_a_case_without_commands_writes_is_told(text: str) -> None:
     written = [each.target for command in parsed.commands for each in command.redirections]
     assert parsed.understood
     assert written == ["f"]
+
+
+@pytest.mark.spec("SEC-4")
+def test_a_case_whose_complaints_are_not_shown_is_no_command_of_its_own() -> None:
+    parsed = parse_bash("case x in a) ls;; esac 2>/dev/null")
+    assert [command.words for command in parsed.commands] == [("ls",)]
 
 
 @pytest.mark.sampled
