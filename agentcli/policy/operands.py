@@ -275,7 +275,7 @@ def _find(words: Words) -> Operands:
         for before, test, after in zip((None, *tests), tests, tests[1:], strict=False)
     ):
         lost += [start and f"{start}/.git" for start in starts or ["."]]
-    return Operands(written, tuple(lost), is_recursive=True)
+    return Operands((*written, *starts), tuple(lost), is_recursive=True)
 
 
 def _kills(run: list[Words]) -> bool:

@@ -258,7 +258,7 @@ WRITES = [
     "sed --in-pl s/a/b/ .git/config", "tar xf a.tar .git/hooks/pre-push", "tar --extract -f a .git/config",
     "git config --unset-all a.b", "git config --remove-section a", "git config edit",
     "find . -name a -exec cp {} .git/config ';'", "find . -exec cp {} + -o -exec cp {} .git/config ';'",
-    "echo a | xargs -I{} cp {} .git/config", "xargs --replace=% mv % .git/hooks", "cd -- .git && touch hooks/x",
+    "find .envrc -delete", "find .envrc -exec rm {} +", "echo a | xargs -I{} cp {} .git/config", "xargs --replace=% mv % .git/hooks", "cd -- .git && touch hooks/x",
 ]  # fmt: skip
 
 
