@@ -110,7 +110,7 @@ _ARGV_WRAPPERS: dict[str, _Options] = {
     "rlwrap": _options("-a -c -r"),
     "catchsegv": _options(),
     "eatmydata": _options(),
-    "fakeroot": _options("--", "-s -i -b -l"),
+    "fakeroot": _options("--"),  # a script that evaluates what its options are given
     "faketime": _options("-f -m", operands=1),
     "dbus-run-session": _options("--"),
     "xvfb-run": _options("-a -l", "-e -f -n -p -s -w"),
@@ -137,6 +137,8 @@ _XARGS = _options(
     " --max-lines --eof",
     "-I -n -P -L -s -E -d -a -J -R -S --max-args --max-procs --max-chars --delimiter --arg-file",
 )
+# several words at once are put behind the others
+_ADDS = LazyPattern(r" -[0rtpxo]*(?:[Ll]|n(?! ?1 ))| --max-(?:l|args(?![= ]1 ))")
 
 
 def look_through(words: Words) -> LookThrough:
@@ -229,7 +231,7 @@ def _shell(words: Words) -> LookThrough:
         if word.startswith("--"):
             at += word in _SHELL_VALUES
         else:
-            runs_text |= word.startswith("-") and "c" in word
+            runs_text |= "c" in word
             at += sum(letter in "oO" for letter in word[1:])
     if not runs_text or at >= len(words):
         return LookThrough((), why_not)
@@ -325,7 +327,9 @@ def _xargs(words: Words) -> LookThrough:
     marks = list(filter(None, told))
     for mark in marks:
         inner = [None if word is not None and mark in word else word for word in inner]
-    return LookThrough((Inner(tuple(inner) if marks else (*inner, None), start),))
+    # the last of two that exclude each other counts
+    is_added = not marks or _ADDS.search(f" {' '.join(filter(None, words[1:start]))} ")
+    return LookThrough((Inner((*inner, None) if is_added else tuple(inner), start),))
 
 
 def _replaced(word: str | None, following: str | None) -> str:
