@@ -31,12 +31,14 @@ class Redirection:
     """One redirection: ``target`` is ``None`` when it is not statically known.
 
     A duplication such as ``2>&1`` has the operator ``>&``, a number as its target, and writes
-    nothing by itself. Heredocs and here-strings have no target.
+    nothing by itself. Heredocs and here-strings have no target, but the ``text`` that they give
+    to read, as it is written.
     """
 
     operator: str
     target: str | None
     writes: bool
+    text: str | None = None
 
 
 GIVE_WORDS = frozenset({"xargs", "gxargs", "parallel"})
@@ -50,10 +52,9 @@ class SimpleCommand:
     ``words`` are the arguments as the program sees them (``None``: not statically known), empty
     for a bare assignment or redirection. ``text`` is its source without redirections.
     ``wrappers`` are the programs looked through to reach it, the outermost first; each of those
-    calls is listed as a command of its own. ``sources`` are the words as they are written, and
-    ``fed`` is what here-documents give it to read, as it is written. ``at`` is the byte where it
-    starts (-1: it is a part of another one's words); ``upstream`` is where each earlier
-    stage of its pipeline does, ``None`` outside of one.
+    calls is listed as a command of its own. ``sources`` are the words as they are written. ``at``
+    is the byte where it starts (-1: it is a part of another one's words); ``upstream`` is where
+    each earlier stage of its pipeline does, ``None`` outside of one.
     """
 
     words: tuple[str | None, ...]
@@ -62,9 +63,13 @@ class SimpleCommand:
     redirections: tuple[Redirection, ...] = ()
     wrappers: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    fed: tuple[str, ...] = ()
     at: int = field(default=-1, compare=False)
     upstream: tuple[int, ...] | None = field(default=None, compare=False)
+
+    @property
+    def fed(self) -> tuple[str, ...]:
+        """What here-documents, of what encloses it, too, may give it to read."""
+        return tuple(each.text for each in self.redirections if each.text is not None)
 
     @property
     def program(self) -> str:

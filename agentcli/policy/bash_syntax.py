@@ -234,11 +234,14 @@ def _opened(outer: SimpleCommand, inner: Inner, wrappers: tuple[str, ...]) -> _O
         sources = outer.sources[inner.start : inner.start + len(inner.words)]
     else:
         sources = tuple("…" if word is None else shlex.quote(word) for word in inner.words)
-    return _Open(
-        None,
-        SimpleCommand(inner.words, " ".join(sources), wrappers=wrappers, sources=sources),
-        wrappers,
+    command = SimpleCommand(
+        inner.words,
+        " ".join(sources),
+        redirections=tuple(each for each in outer.redirections if each.text is not None),
+        wrappers=wrappers,
+        sources=sources,
     )
+    return _Open(None, command, wrappers)
 
 
 # --- the text before it is parsed ------------------------------------------------------------

@@ -447,8 +447,9 @@ class _Walk:
             self.why_not = self.why_not or doubt(node, children, self.source)
             if kind == "redirected_statement":
                 around = self._redirected(node, children, around)
-            elif kind == "heredoc_redirect":
+            elif kind == "heredoc_redirect":  # it holds the rest of the line, which is not fed
                 self.why_not = self.why_not or heredoc_doubt(node, self.source)[0]
+                around = tuple(replace(each, text=None) for each in around)
             elif kind in _COMMANDS and node.is_named:
                 self._command(node, children, around)
                 around = ()
@@ -522,10 +523,10 @@ class _Walk:
         if node.type == "file_redirect":
             return [self._to_file(node)]
         if node.type == "herestring_redirect":
-            return [Redirection("<<<", None, writes=False)]
+            return [Redirection("<<<", None, writes=False, text=self._given(node))]
         if node.type == "heredoc_redirect":
             more = [one for child in node.children for one in self._redirections(child)]
-            return [Redirection("<<", None, writes=False), *more]
+            return [Redirection("<<", None, writes=False, text=self._given(node)), *more]
         return []
 
     def _to_file(self, node: Node) -> Redirection:
@@ -567,19 +568,15 @@ class _Walk:
         if node.type == "test_command":
             pieces = self._tested(children)
         parent = node.parent
-        fed = self._fed(children)
         if parent is not None and parent.type == "redirected_statement":
             for redirect in parent.children:
                 gap = self.source[node.end_byte : redirect.start_byte]
                 pieces += ["-"] if _is_dash(gap, redirect) else []
                 if redirect.type in _REDIRECTS:
                     pieces += map(self._text, _stray_in(redirect))
-            fed += self._fed(parent.children)
         text = " ".join([*assignments, *pieces]) if own or around else self._text(node)
         words = tuple(map(unquote, pieces))
-        command = SimpleCommand(
-            words, text, tuple(assignments), (*own, *around), (), tuple(pieces), fed
-        )
+        command = SimpleCommand(words, text, tuple(assignments), (*own, *around), (), tuple(pieces))
         self._add(node, command)
 
     def _tested(self, children: list[Node]) -> list[str]:
@@ -596,22 +593,17 @@ class _Walk:
             end = node.end_byte
         return pieces
 
-    def _fed(self, redirects: list[Node]) -> tuple[str, ...]:
-        """What here-documents and here-strings give to the command, as it is written."""
-        texts = []
-        for redirect in redirects:
-            text = None
-            if redirect.type == "heredoc_redirect":
-                _, text = heredoc_doubt(redirect, self.source)
-                body = (self._text(each) for each in redirect.children if each.type == _BODY)
-                text = next(body, None) if text is None else text
-            elif redirect.type == "herestring_redirect" and redirect.child_count > 1:
-                source = self._text(redirect.children[-1])
-                known = unquote(source)
-                text = within_quotes(source) if known is None else known
-            if text is not None:
-                texts.append(text)
-        return tuple(texts)
+    def _given(self, redirect: Node) -> str | None:
+        """What a here-document or a here-string gives to read, as it is written."""
+        if redirect.type == "heredoc_redirect":
+            _, text = heredoc_doubt(redirect, self.source)
+            body = (self._text(each) for each in redirect.children if each.type == _BODY)
+            return next(body, None) if text is None else text
+        if redirect.child_count == 1:
+            return None
+        source = self._text(redirect.children[-1])
+        known = unquote(source)
+        return within_quotes(source) if known is None else known
 
 
 def _stray_in(redirect: Node) -> list[Node]:

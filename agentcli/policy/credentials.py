@@ -306,7 +306,7 @@ def _may_run_unknown(command: SimpleCommand, _: Path) -> bool:
     is_bare = not any(word and word[0] != "-" and word != "/dev/stdin" for word in words[1:])
     if command.program in {"source", "."}:
         return is_bare
-    return is_bare and command.upstream is not None and not command.fed
+    return is_bare and command.upstream is not None
 
 
 _ASKED: dict[str, Callable[[SimpleCommand, Path], bool]] = {

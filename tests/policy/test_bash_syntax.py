@@ -53,6 +53,8 @@ def test_words_are_those_that_another_project_expects(row: Any) -> None:
         "while canary x; do a; done", "case a in a) canary x;; esac", "f() { canary x; }; f",
         "function f { canary x; }", "cat <<E\n$(canary x)\nE", "cat <<-E\n\t`canary x`\n\tE",
         "cat <<E && canary x\nE", "cat <<<$(canary x)", "bash <<E\ncanary x\nE", "sh <<< 'canary x'",
+        "a && bash <<E\ncanary x\nE", "a | sh <<E 2>&1\ncanary x\nE", "{ bash; } <<E\ncanary x\nE", "a && bash <<< 'canary x'",
+        "if bash; then a; fi <<E\ncanary x\nE", "timeout 5 bash <<E\ncanary x\nE",
         "bash +c 'canary x'", "sh -e +c 'canary x' a",
         "sudo canary x", "sudo -u me canary x", "sudo --odd canary x", "env A=b canary x",
         "env -i -u A canary x", "env a-b=c canary x", "env =a canary x", "env -S 'canary x'", "timeout 5 canary x", "timeout -s KILL 5 canary x",
@@ -144,6 +146,12 @@ def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
 )  # fmt: skip
 def test_everyday_syntax_is_understood(text: str) -> None:
     assert parse_bash(text).understood
+
+
+@pytest.mark.spec("SEC-4")
+def test_the_rest_of_a_line_is_not_fed_what_a_here_document_gives() -> None:
+    parsed = parse_bash("cat >a.sh <<E && sh a.sh\nmake\nE")
+    assert [command.program for command in parsed.commands] == ["cat", "sh"]
 
 
 @pytest.mark.spec("SEC-4")
