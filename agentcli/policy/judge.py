@@ -430,7 +430,9 @@ def _asks_to_run(judged: _Judged) -> Decision:
         if judged.asks_for is None and is_read_only(judged.subject.text or "", anywhere):
             decision = replace(decision, reason="it reads what lies outside the workspace")
     is_free = free_part(judged.subject, judged.place, contained=is_bound)
-    _, part = covering(rules, judged.subject, is_free)
+    found, part = covering(rules, judged.subject, is_free)
+    if found:  # it runs with what a rule allows, which may write: there less is free
+        _, part = covering(rules, judged.subject, free_part(judged.subject, judged.place))
     return replace(decision, part=_part_of(part, judged.subject))
 
 

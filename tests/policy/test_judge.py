@@ -815,6 +815,17 @@ def test_no_rule_frees_a_format_that_assigns(workspace: Workspace) -> None:
 
 
 @pytest.mark.spec("SEC-4", "UI-7")
+def test_a_read_that_only_its_own_sandbox_frees_is_blamed_beside_a_rule(
+    workspace: Workspace,
+) -> None:
+    policy = policy_of(Mode.DEFAULT, ["bash(make *)"], [])
+    policy.contained = True
+    decision = judged(command(workspace, "git status && make x"), policy)
+    assert decision.answer is ASK
+    assert decision.part == "git status"
+
+
+@pytest.mark.spec("SEC-4", "UI-7")
 def test_the_part_that_is_blamed_is_one_that_asks_by_itself(workspace: Workspace) -> None:
     asked = judged(command(workspace, "git diff --stat; touch x"), Policy(contained=True))
     assert (asked.answer, asked.part) == (ASK, "touch x")
