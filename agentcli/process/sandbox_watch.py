@@ -96,8 +96,6 @@ _REBASE = "rebase-merge/git-rebase-todo"
 _MERGES = ("rebase-merge/strategy", "sequencer/opts", "rebase-apply/apply-opt")
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
-
-
 _SCRIPTS = frozenset({Kind.SCRIPT, Kind.NAMED})
 
 
@@ -183,7 +181,7 @@ class TreeWatch:
     def learn(self, others: Iterable[TreeWatch] = (), check: Callable[[], object] = bool) -> Survey:
         """Take what is there now for the user's own; where ``others`` look, what these know.
 
-        ``check`` is called on the way: what it raises ends this, and what was known stays known.
+        What ``check`` raises on the way ends this: what was known stays known.
         """
         now = self._look(check=check)
         for _ in range(_MOST_INCLUDED):
