@@ -411,7 +411,8 @@ def test_a_call_is_judged_in_the_mode_that_is_in_force_when_it_is_its_turn(
             client.send(answer(asked(client, 2), behavior="deny", message="no"))
         (result,) = client.results(1)
         client.finish()
-    assert len(result["permission_denials"]) == 1, result
+    # what was allowed in the mode before would cross the sandbox that was named, too
+    assert len(result["permission_denials"]) == (1 if sandbox == "auto" else 2), result
     assert (work / "sub").is_dir() and other.read_text() == "alpha"
 
 
