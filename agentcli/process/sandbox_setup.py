@@ -516,7 +516,7 @@ def listener_in(namespaces: Sequence[int]) -> socket.socket:
             raise OSError(errno.ENETDOWN, f"{NO_SINGLE_HOSTS}: nothing can listen there") from None
         _, handles, _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
     listener = socket.socket(fileno=handles[0])
-    listener.setblocking(False)  # noqa: FBT003 - as above
+    listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
     return listener
 
 
