@@ -14,7 +14,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -80,6 +80,7 @@ MAX_CORRECTIONS = 5
 TOUCH_TIMEOUT_S = 5.0
 FILES_PER_JOB = 100  # between two of which a cancelled list stops
 SESSIONS_PER_INDEXING = 20
+_EVENTS_AT_ONCE = 1_000_000  # characters
 FILES_PER_UPDATE = 1_000  # of so many nothing is read again after a cancel
 LEFTOVER_AGE_S = 24 * 3600.0
 CUT_DETAIL = "it was copied in the middle of a turn, which went on in the original"
@@ -501,13 +502,10 @@ class SessionFiles:
         found = []
         for session_id, (stamp, last) in news_of.items():
             try:
-                loaded = read_session(self.directory / f"{session_id}{SUFFIX}", hidden=True)
+                path = self.directory / f"{session_id}{SUFFIX}"
+                reached, texts = read_with(path, reads.searchable_texts, last)
             except StoreError:
                 continue
-            texts = reads.searchable_texts(
-                stored for stored in loaded.messages if stored.seq > last
-            )
-            reached = loaded.messages[-1].seq if loaded.messages else 0
             found.append(IndexedText(session_id, stamp, reached, texts))
         return found
 
@@ -553,9 +551,12 @@ def read_call_id(path: Path) -> str:
     return str(mark.get("call_id") or "") if isinstance(mark, dict) else ""
 
 
-def read_events(path: Path) -> Sequence[KeptEvent]:
-    """What was kept of a session's events, in order, read without locking it."""
-    return read_with(path, reads.read_events)
+def read_events(path: Path) -> Iterator[KeptEvent]:
+    """What was kept of a session's events, in order, read bit by bit without locking it."""
+    after, some = read_with(path, reads.read_events, 0, _EVENTS_AT_ONCE)
+    while some:
+        yield from some
+        after, some = read_with(path, reads.read_events, after, _EVENTS_AT_ONCE)
 
 
 def ledger_of(path: Path) -> Ledger:

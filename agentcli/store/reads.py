@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.errors import PersistenceError
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, Usage
 from agentcli.domain.ports import RunStatus, ToolRun
 from agentcli.domain.session import (
@@ -36,17 +38,44 @@ SUBAGENT_KEY = "subagent"
 IMPORTED_KEY = "imported"
 MAX_INDEXED_CHARACTERS = 100_000
 LONGEST_NAME = 1_000_000
+MOST_AT_ONCE = 128_000_000
+"""Characters that are read to go on with: far more than any model takes (SEC-13)."""
 _MOST = 1 << 53  # sums of them fit into what SQLite adds up
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display, line, outcome"
 
 
+@dataclass(slots=True)
+class _Room:
+    """How many characters may still be read."""
+
+    left: int = sys.maxsize
+
+    def take(self, text: Any) -> None:
+        """Raises ``PersistenceError`` where ``text`` does not fit."""
+        if not self.fits(text):
+            most = f"{MOST_AT_ONCE // 1_000_000} MB"
+            raise PersistenceError(
+                f"this session cannot be continued: it holds more than {most} of messages",
+                "read it: agent sessions show ID; or begin another: agent --new",
+            )
+
+    def fits(self, text: Any) -> bool:
+        size = len(text) if isinstance(text, str | bytes) else 0
+        is_short = size <= self.left
+        self.left -= size if is_short else 0
+        return is_short
+
+
 def read_session(db: sqlite3.Connection, *, hidden: bool = False) -> LoadedSession:
-    """Everything but raw outputs; ``hidden`` includes what a compaction folded away."""
-    get_blob = blob_reader(db)
-    return LoadedSession(
-        read_info(db), _messages(db, get_blob, hidden=hidden), _notes(db), _runs(db, get_blob)
-    )
+    """Everything but raw outputs; ``hidden`` includes what a compaction folded away.
+
+    Raises ``PersistenceError`` for more than ``MOST_AT_ONCE`` of messages that are not hidden;
+    what is only for showing is left out beyond it.
+    """
+    get_blob, room = blob_reader(db), _Room() if hidden else _Room(MOST_AT_ONCE)
+    messages = _messages(db, get_blob, room, hidden=hidden)
+    return LoadedSession(read_info(db), messages, _notes(db, room), _runs(db, get_blob, room))
 
 
 def read_info(db: sqlite3.Connection) -> SessionInfo:
@@ -143,7 +172,7 @@ def read_page(db: sqlite3.Connection, after: int, most: int) -> SessionPage:
     """At most ``most`` messages after the one with the seq ``after``; empty at the end."""
     get_blob = blob_reader(db)
     query = f"{_SELECT_MESSAGES} WHERE seq > ? AND hidden_by IS NOT seq ORDER BY seq LIMIT ?"
-    messages = _decoded(db.execute(query, (after, most)).fetchall(), get_blob)
+    messages = tuple(_decoded(db.execute(query, (after, most)), get_blob, _Room()))
     if not messages:
         return SessionPage()
     last = messages[-1].seq
@@ -153,7 +182,7 @@ def read_page(db: sqlite3.Connection, after: int, most: int) -> SessionPage:
         (after, last),
     ).fetchall()
     runs = {run.call_id: run for run in (_run(row, get_blob) for row in rows)}
-    notes = tuple(note for note in _notes(db) if (after or -1) < note.after_seq <= last)
+    notes = tuple(note for note in _notes(db, _Room()) if (after or -1) < note.after_seq <= last)
     return SessionPage(messages, notes, runs)
 
 
@@ -161,37 +190,55 @@ _SELECT_MESSAGES = "SELECT seq, created_at, role, body, hidden_by, checksum FROM
 
 
 def _messages(
-    db: sqlite3.Connection, get_blob: GetBlob, *, hidden: bool
+    db: sqlite3.Connection, get_blob: GetBlob, room: _Room, *, hidden: bool
 ) -> tuple[StoredMessage, ...]:
     """What is sent, in the order in which it is sent, or all in the order in which it came."""
-    chosen = "ORDER BY seq" if hidden else f"WHERE hidden_by IS NULL ORDER BY {SENT_ORDER}"
-    return _decoded(db.execute(f"{_SELECT_MESSAGES} {chosen}").fetchall(), get_blob)
+    if hidden:
+        return tuple(_decoded(db.execute(f"{_SELECT_MESSAGES} ORDER BY seq"), get_blob, room))
+    rows = db.execute(f"{_SELECT_MESSAGES} WHERE hidden_by IS NULL ORDER BY seq")
+    found = {stored.seq: stored for stored in _decoded(rows, get_blob, room)}
+    return tuple(found[seq] for seq in sent_order(db))
 
 
-def _decoded(rows: Sequence[tuple[Any, ...]], get_blob: GetBlob) -> tuple[StoredMessage, ...]:
-    found = []
+def sent_order(db: sqlite3.Connection) -> list[int]:
+    """The seqs of what is sent, in its order; bodies are never sorted, which would hold them."""
+    query = f"SELECT seq FROM message WHERE hidden_by IS NULL ORDER BY {SENT_ORDER}"  # noqa: S608 - constant
+    return [seq for (seq,) in db.execute(query)]
+
+
+def _decoded(
+    rows: Iterable[tuple[Any, ...]], get_blob: GetBlob, room: _Room
+) -> Iterator[StoredMessage]:
+    """One after another: the rows themselves are not held."""
     for seq, created_at, role, body, hidden_by, proof in rows:
+        room.take(body)
         try:
             prove(role, body, proof)
             message = decode(role, body, get_blob)
             by = None if hidden_by is None else count(hidden_by)
-            found.append(StoredMessage(seq, moment(created_at), message, by))
+            yield StoredMessage(seq, moment(created_at), message, by)
         except MalformedBody as error:
             raise MalformedBody(f"message {seq}: {error}") from error
-    return tuple(found)
 
 
-def _notes(db: sqlite3.Connection) -> tuple[Note, ...]:
-    rows = db.execute("SELECT after_seq, created_at, kind, text FROM note ORDER BY id").fetchall()
+def _notes(db: sqlite3.Connection, room: _Room) -> tuple[Note, ...]:
+    rows = db.execute("SELECT after_seq, created_at, kind, text FROM note ORDER BY id")
     return tuple(
         Note(count(seq), moment(at), from_column(kind), from_column(text))
         for seq, at, kind, text in rows
+        if room.fits(text)
     )
 
 
-def _runs(db: sqlite3.Connection, get_blob: GetBlob) -> Mapping[str, ToolRun]:
-    rows = db.execute(f"SELECT {_RUN_COLUMNS} FROM tool_run ORDER BY rowid").fetchall()  # noqa: S608 - constants
-    return {run.call_id: run for run in (_run(row, get_blob) for row in rows)}
+def _runs(db: sqlite3.Connection, get_blob: GetBlob, room: _Room) -> Mapping[str, ToolRun]:
+    found = {}
+    for row in db.execute(f"SELECT {_RUN_COLUMNS} FROM tool_run ORDER BY rowid"):  # noqa: S608 - constants
+        *facts, parked, display, line, outcome = row
+        room.take(parked)
+        texts = (text if room.fits(text) else "" for text in (display, line, outcome))
+        run = _run((*facts, parked, *texts), get_blob)
+        found[run.call_id] = run
+    return found
 
 
 def read_open_runs(db: sqlite3.Connection) -> Mapping[str, ToolRun]:
@@ -255,18 +302,35 @@ def with_true_status(info: SessionInfo, path: Path, *, own: bool, live: bool) ->
     return replace(info, status=SessionStatus.CRASHED, detail=CRASH_DETAIL)
 
 
-def read_events(db: sqlite3.Connection) -> Sequence[KeptEvent]:
-    """The events that were kept, in order."""
-    rows = db.execute("SELECT created_at, type, data FROM event ORDER BY id")
-    return [
-        KeptEvent(moment(at), str(kind), json.loads(from_column(data))) for at, kind, data in rows
-    ]
+def read_events(
+    db: sqlite3.Connection, after: int = 0, most: int = sys.maxsize
+) -> tuple[int, list[KeptEvent]]:
+    """The kept events after the one with the id ``after``, and the id of the last one read.
+
+    Ends where there are more than ``most`` characters; without events there are no more.
+    """
+    found, size = [], 0
+    rows = db.execute(
+        "SELECT id, created_at, type, data FROM event WHERE id > ? ORDER BY id", (after,)
+    )
+    for row, at, kind, data in rows:
+        after, text = row, from_column(data)
+        found.append(KeptEvent(moment(at), str(kind), json.loads(text)))
+        size += len(text)
+        if size > most:
+            break
+    return after, found
 
 
-def searchable_texts(messages: Iterable[StoredMessage]) -> list[tuple[int, str]]:
-    """What can be found of ``messages``, by their seqs."""
-    texts = ((stored.seq, _searchable(stored.message)) for stored in messages)
-    return [(seq, text) for seq, text in texts if text]
+def searchable_texts(db: sqlite3.Connection, after: int) -> tuple[int, list[tuple[int, str]]]:
+    """The last seq, and what can be found of the messages after ``after``, by their seqs."""
+    reached, found = after, []
+    rows = db.execute(f"{_SELECT_MESSAGES} WHERE seq > ? ORDER BY seq", (after,))
+    for stored in _decoded(rows, lambda _: b"", _Room()):
+        reached = stored.seq
+        if text := _searchable(stored.message):
+            found.append((reached, text))
+    return reached, found
 
 
 def _searchable(message: Message) -> str:

@@ -419,7 +419,7 @@ class SqliteStore:
 
     async def read_events(self) -> Sequence[KeptEvent]:
         """All that were kept, in order."""
-        return () if self._draft is not None else await self._read(reads.read_events)
+        return () if self._draft is not None else (await self._read(reads.read_events))[1]
 
     @property
     def tasks(self) -> TaskTable:

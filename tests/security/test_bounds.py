@@ -7,6 +7,7 @@ yet: their rows come with them.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -449,6 +450,41 @@ def test_a_hostile_session_file_is_an_error_in_bounded_memory(
             assert done.code == 74 and "repair" in only_error(done), (args, done)
     done = Measured("run", "--session", session_id, "go", env=env, cwd=work).ended()
     assert done.code == 74 or row == "huge blob", done
+
+
+_MANY = {
+    "message": "INSERT INTO message (seq, created_at, role, body)"
+    " VALUES ((SELECT max(seq) + 1 FROM message), 1, 'user', ?)",
+    "note": "INSERT INTO note (after_seq, created_at, kind, text) VALUES (1, 1, 'partial', ?)",
+    "event": "INSERT INTO event (created_at, type, data) VALUES (1, 'text', ?)",
+}
+
+
+@pytest.mark.parametrize("table", _MANY)
+def test_many_long_rows_of_a_session_file_are_not_held_together(
+    work: Path, home: Path, table: str
+) -> None:
+    """Each row is within its own bound; what is read of them one by one is."""
+    directory = home / "agentcli" / "sessions"
+    session_id = make(SessionFiles(directory, home / "agentcli" / "catalogue.db"), "hello")
+    text = "some words of a line\n" * (40 * MB // 21)
+    body = {"note": text, "event": json.dumps({"text": text})}.get(
+        table, json.dumps({"v": 1, "parts": [{"type": "text", "text": text}]})
+    )
+    with contextlib.closing(sqlite3.connect(directory / f"{session_id}.db")) as db, db:
+        for _ in range(8):
+            db.execute(_MANY[table], (body,))
+    env = agent_env(None, AGENTCLI_MODEL="offline")
+    looks = {"check": (session_id, 0), "search": ("nowhere", 1), "events": (session_id, 0)}
+    for command, (arg, code) in looks.items():
+        done = Measured("sessions", command, arg, env=env, cwd=work).ended()
+        assert done.code == code, (command, done.stderr)
+    for args in (("sessions", "fork", session_id), ("run", "--session", session_id, "go")):
+        done = Measured(*args, env=env, cwd=work).ended()
+        if table == "message":
+            assert done.code == 74 and "holds more than 128 MB" in only_error(done)
+        else:
+            assert done.code == 0, done.stderr
 
 
 # --- what a person's own files run --------------------------------------------------------------

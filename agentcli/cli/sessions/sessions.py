@@ -62,6 +62,7 @@ _MAX_ROWS = 1000
 _PROGRESS_STEP = 1000
 _WORTH_SAYING = 200  # sessions to be indexed: some seconds
 _MAX_EVENT = 200
+_MAX_READ = 20_000
 
 
 class SessionEventsOptions(FormatOption, SessionArgument):
@@ -161,12 +162,14 @@ def events(options: SessionEventsOptions) -> int:
         rows = ({"at": iso_time(each.at), "type": each.type, **each.data} for each in found)
         print_json(map(exported, rows))
         return 0
-    if not found:
-        write_error_line("no events were kept - keep them: agent config set keep_events true")
+    each = None
     for each in found:
-        data = exported(json.dumps(each.data, ensure_ascii=False))  # whole: a key is known
+        # more than is shown: a key is known as a whole
+        data = exported(json.dumps(each.data, ensure_ascii=False)[:_MAX_READ])
         line = data if len(data) <= _MAX_EVENT else data[: _MAX_EVENT - 1] + "…"
         write_out(f"{iso_time(each.at)} {clean_line(each.type)} {clean_line(line)}\n")
+    if each is None:
+        write_error_line("no events were kept - keep them: agent config set keep_events true")
     return 0
 
 

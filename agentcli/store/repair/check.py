@@ -11,12 +11,13 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agentcli.domain.errors import HistoryViolation, SessionTooNew
 from agentcli.domain.history import History
-from agentcli.domain.messages import AssistantMessage, Message, ToolResult
+from agentcli.domain.messages import AssistantMessage, Message, TextPart, ToolResult
 from agentcli.domain.ports import QueueKind, RunStatus
 from agentcli.domain.session import SessionStatus
 from agentcli.store import reads as _rows
@@ -24,6 +25,7 @@ from agentcli.store import schema
 from agentcli.store import tasks as _tasks
 from agentcli.store.codec import (
     USAGE_FIELDS,
+    GetBlob,
     MalformedBody,
     NewerBody,
     decode,
@@ -96,28 +98,45 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
     yield from _session_problems(db)
     yield from _blob_problems(db)
     messages: dict[int, Message] = {}
-    visible: list[Message] = []
-    get_blob = _rows.blob_reader(db)
+    get_blob = _presence(db)
     rows = db.execute(
-        "SELECT seq, role, body, created_at, hidden_by, checksum FROM message"  # noqa: S608 - constant
-        f" ORDER BY {_rows.SENT_ORDER}"
-    ).fetchall()
-    summaries = {seq for seq, role, *_ in rows if role == "summary"}
+        "SELECT seq, role, body, created_at, hidden_by, checksum FROM message ORDER BY seq"
+    )
+    summaries = {seq for (seq,) in db.execute("SELECT seq FROM message WHERE role = 'summary'")}
     for seq, role, body, created_at, hidden_by, proof in rows:
         try:
             prove(role, body, proof)
-            messages[seq] = decode(role, body, get_blob)
+            messages[seq] = _without_texts(decode(role, body, get_blob))
             _rows.number(created_at)
         except (MalformedBody, NewerBody) as error:
             yield f"message {seq}: {error}"
             continue
-        if hidden_by is None:
-            visible.append(messages[seq])
-        elif hidden_by not in {*summaries, seq}:
+        if hidden_by is not None and hidden_by not in {*summaries, seq}:
             yield f"message {seq}: it is hidden by {hidden_by}, which is no summary"
-    yield from _law_problems(db, visible)
+    sent = [messages[seq] for seq in _rows.sent_order(db) if seq in messages]
+    yield from _law_problems(db, sent)
     yield from _run_problems(db, messages)
     yield from (problem for *_, problem in odd_rows(db))
+
+
+def _presence(db: sqlite3.Connection) -> GetBlob:
+    """No bytes for each blob that is there; raises ``KeyError`` for another."""
+
+    def get_blob(name: str) -> bytes:
+        if db.execute("SELECT 1 FROM blob WHERE hash = ?", (name,)).fetchone() is None:
+            raise KeyError(f"blob {name}")
+        return b""
+
+    return get_blob
+
+
+def _without_texts(message: Message) -> Message:
+    """What the law is about: who speaks, which calls are made and answered."""
+    nothing = (TextPart(""),)
+    if isinstance(message, AssistantMessage):
+        calls = tuple(replace(call, arguments={}, malformed=None) for call in message.tool_calls)
+        return replace(message, parts=calls or nothing)
+    return replace(message, parts=nothing)
 
 
 def _read_texts(db: sqlite3.Connection) -> None:
@@ -265,11 +284,11 @@ def _run_problems(db: sqlite3.Connection, messages: dict[int, Message]) -> Itera
         if isinstance(message, AssistantMessage)
         for call in message.tool_calls
     }
-    get_blob = _rows.blob_reader(db)
+    get_blob = _presence(db)
     seen = set()
     for raw_id, status, message_seq, parked, result_seq in db.execute(
         "SELECT call_id, status, message_seq, result, result_seq FROM tool_run"
-    ).fetchall():
+    ):
         call_id = from_column(raw_id)
         seen.add(call_id)
         if calls.get(call_id) != message_seq:

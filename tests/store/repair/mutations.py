@@ -179,7 +179,7 @@ async def _taken_up(path: Path) -> None:
 def take_up(path: Path) -> str:
     """Do what a resumed session does, with everything; all of its text before that."""
     before = read_session(path, hidden=True)
-    read_events(path)
+    list(read_events(path))
     asyncio.run(_taken_up(path))
     files = SessionFiles(path.parent, path.parent / "catalogue.db")
     assert [info.title for info in asyncio.run(files.list())] == ["another name"]
