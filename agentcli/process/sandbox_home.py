@@ -97,6 +97,7 @@ _NAMED = (
 _OF_DOTNET = (
     "dotnet", "host", "sdk", "shared", "packs", "tools", "templates", "sdk-manifests", "metadata",
 )  # fmt: skip
+_LISTED = (*_TOOLCHAINS, *_CACHES, *(f".dotnet/{part}" for part in _OF_DOTNET))
 _PARTS_OF_NAMED = {
     "CARGO_HOME": ("bin", "config", "config.toml", "registry", "git", "env"),
     "GOPATH": ("bin", "pkg"),
@@ -185,14 +186,20 @@ def _mounts() -> list[tuple[str, str, str]]:
 
     See proc_pid_mountinfo(5).
     """
-    found = []
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-            device, root, point = (
-                os.fsdecode(_ESCAPED.sub(lambda code: bytes((int(code[1], 8),)), field))
-                for field in line.split(b" ", 5)[2:5]
-            )
-            found.append((device, root, point))
+        return _mounts_in(Path("/proc/self/mountinfo").read_bytes())
+    return []
+
+
+@functools.lru_cache(maxsize=1)
+def _mounts_in(text: bytes) -> list[tuple[str, str, str]]:
+    found = []
+    for line in text.splitlines():
+        device, root, point = (
+            os.fsdecode(_ESCAPED.sub(lambda code: bytes((int(code[1], 8),)), field))
+            for field in line.split(b" ", 5)[2:5]
+        )
+        found.append((device, root, point))
     return found
 
 
@@ -220,8 +227,7 @@ def _shut(named: Iterable[str], writable: Iterable[Path]) -> Iterator[str]:
     """Those directories that are not the work itself, and hold nothing of the system."""
     for real in dict.fromkeys(map(os.path.realpath, named)):
         is_work = is_below(real, writable)
-        holds_system = any(is_below(place, (real,)) for place in _system())
-        if not is_work and not holds_system and os.path.isdir(real):  # noqa: PTH112 - see ``_exists``
+        if not is_work and real not in _system() and os.path.isdir(real):  # noqa: PTH112 - see ``_exists``
             yield real
 
 
@@ -234,9 +240,11 @@ def outermost(places: Iterable[Path]) -> tuple[Path, ...]:
 
 
 @functools.cache
-def _system() -> tuple[str, ...]:
+def _system() -> frozenset[str]:
+    """What the system is made of, and what that lies in."""
     names = ("/usr/bin", "/bin", "/lib", "/etc", "/opt", "/dev", "/proc", "/sys", "/run", "/tmp")  # noqa: S108 - named, not used
-    return tuple(map(os.path.realpath, names))
+    real = [Path(os.path.realpath(name)) for name in names]
+    return frozenset(str(place) for each in real for place in (each, *each.parents))
 
 
 def is_for_builds(path: Path, homes: Iterable[Path]) -> bool:
@@ -246,7 +254,7 @@ def is_for_builds(path: Path, homes: Iterable[Path]) -> bool:
 
 def is_below(path: str | Path, places: Iterable[str | Path]) -> bool:
     """Whether it is one of the ``places``, or in one; texts alone, nothing is looked up."""
-    return f"{path}/".startswith(tuple(f"{str(place).rstrip('/')}/" for place in places))
+    return f"{path}/".startswith(tuple([f"{str(place).rstrip('/')}/" for place in places]))
 
 
 class Links:
@@ -323,13 +331,13 @@ def _candidates(
     where: tuple[Path, ...], env: Mapping[str, str], writable: tuple[Path, ...]
 ) -> Iterator[str]:
     for home in where:
-        yield from existing(home, (*_TOOLCHAINS, *_CACHES))
-        yield from existing(home, (f".dotnet/{part}" for part in _OF_DOTNET))
-        for group in existing(home, _GROUPS):
+        there = _names_in(home)
+        yield from _existing(home, _LISTED, there)
+        for group in _existing(home, _GROUPS, there):
             with contextlib.suppress(OSError):
                 entries = os.listdir(group)  # noqa: PTH208 - names are enough
                 yield from (f"{group}/{name}" for name in entries if _IN_GROUP.search(name))
-        for path in existing(home, _CONFIGURATION):
+        for path in _existing(home, _CONFIGURATION, there):
             yield from _configuration(path, home)
     yield from _paths(env, _NAMED)
     for variable, parts in _PARTS_OF_NAMED.items():
@@ -339,14 +347,30 @@ def _candidates(
         yield from _programs(entry, where, writable)
 
 
-def existing(home: Path, names: Iterable[str]) -> Iterator[str]:
+def existing(home: Path, names: tuple[str, ...]) -> Iterator[str]:
     """The paths of those ``names`` in ``home`` that may be there; it is listed but once."""
-    try:
-        there = frozenset(os.listdir(home))  # noqa: PTH208 - names are enough
-    except OSError:  # it cannot be told
-        yield from (f"{home}/{name}" for name in names)
-        return
-    yield from (f"{home}/{name}" for name in names if name.partition("/")[0] in there)
+    return _existing(home, names, _names_in(home))
+
+
+def _existing(home: Path, names: tuple[str, ...], there: frozenset[str] | None) -> Iterator[str]:
+    for first, below in _by_first(names).items():
+        if there is None or first in there:
+            yield from (f"{home}/{name}" for name in below)
+
+
+def _names_in(home: Path) -> frozenset[str] | None:
+    """``None`` where it cannot be told."""
+    with contextlib.suppress(OSError):
+        return frozenset(os.listdir(home))  # noqa: PTH208 - names are enough
+    return None
+
+
+@functools.cache
+def _by_first(names: tuple[str, ...]) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.partition("/")[0], []).append(name)
+    return found
 
 
 def _paths(env: Mapping[str, str], variables: Iterable[str]) -> Iterator[str]:
