@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, call, calls, say
-from tests.support.repositories import make_repository
+from tests.support.repositories import git, make_repository
 
 NAMES = ("bash", "bwrap", "env", "git", "less", "ls", "nice", "pdftotext", "rg", "sh", "own-server")
 
@@ -69,3 +70,31 @@ def test_a_server_for_this_project_may_be_a_program_of_it(tmp_path: Path, ran: P
     with ModelServer([call("tool_search", {"query": "x"}), say("done")], strict=False) as server:
         run_agent("run", "--trust", "go", env=agent_env(server), cwd=cwd)
     assert (ran / "own-server").exists()
+
+
+@pytest.mark.spec("SEC-2")
+def test_git_that_knows_no_word_against_it_fetches_nothing_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git before 2.39.4 does not know ``GIT_NO_LAZY_FETCH``."""
+    work, ran, older = make_repository(tmp_path / "work"), tmp_path / "ran", tmp_path / "older"
+    blob = git(work, "rev-parse", "HEAD:a.txt").strip()
+    (work / "a.txt").write_text("two\n")
+    git(work, "commit", "-qam", "second")
+    (work / f".git/objects/{blob[:2]}/{blob[2:]}").unlink()
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "o",
+        "remote.o.promisor": "true",
+        "remote.o.url": f"ext::touch {ran}",
+        "protocol.ext.allow": "always",
+    }.items():
+        git(work, "config", key, value)
+    older.mkdir()
+    text = f'#!/bin/sh\nunset GIT_NO_LAZY_FETCH\nexec {shutil.which("git")} "$@"\n'
+    (older / "git").write_text(text)
+    (older / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{older}:{os.environ['PATH']}")
+    done = run_agent("review", "--base", "HEAD~1", env=agent_env(), cwd=work)
+    assert done.code and "git could not list the changes" in done.stderr
+    assert not ran.exists()

@@ -34,7 +34,6 @@ _OPTIONS = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.untrackedCache=false"),
     *("-c", "core.quotePath=false"),
-    *("-c", "protocol.allow=never"),
 )
 _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _NAMING = ("HEAD", "index", "packed-refs", "refs")
@@ -253,4 +252,5 @@ def find_git(cwd: Path) -> SafeGit | None:
         return None
     env = {name: os.environ[name] for name in _KEPT if name in os.environ}
     env |= {"PATH": path, "LC_ALL": "C", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+    env["GIT_ALLOW_PROTOCOL"] = "none"  # unlike protocol.allow, whatever the repository allows
     return SafeGit(program, cwd, env)
