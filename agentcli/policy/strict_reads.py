@@ -73,12 +73,14 @@ PROGRAMS = {
 }
 VERSIONED = frozenset(
     {
-        "bash", "cc", "clang", "cmake", "curl", "g++", "gcc", "gdb", "git", "jq", "ld", "lua",
-        "make", "node", "openssl", "perl", "php", "psql", "python", "python3", "ruby", "sqlite3",
-        "tar", "wget", "zsh",
+        "bash", "cc", "clang", "cmake", "g++", "gcc", "gdb", "git", "jq", "ld", "lua", "make",
+        "node", "perl", "psql", "python", "python3", "ruby", "sqlite3", "tar", "wget", "zsh",
     }
 )  # fmt: skip
-"""Programs that tell their version without a look at the directory that they are started in."""
+"""Programs that tell their version without a look at the directory that they are started in.
+
+And before they load what a variable names, as ``OPENSSL_CONF`` has ``curl`` do.
+"""
 _BUILT_IN = frozenset({"[", "echo", "false", "printf", "pwd", "test", "true", "type"})
 _WHATEVER_ITS_FILES_ARE_CALLED = frozenset({"cat", "du", "head", "ls", "stat"})
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/opt/homebrew/", "/home/linuxbrew/")

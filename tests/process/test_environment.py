@@ -65,6 +65,7 @@ def test_what_commands_need_is_kept(name: str) -> None:
         "DYLD_INSERT_LIBRARIES",
         "PROMPT_COMMAND",
         "RIPGREP_CONFIG_PATH",
+        "GIT_TRACE2_EVENT",
     ],
 )
 def test_what_would_run_something_else_is_dropped(name: str) -> None:

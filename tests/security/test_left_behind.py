@@ -72,6 +72,7 @@ CASES = (
     ("ln -s {H}/.ssh door; cd sub; rm -r ../sub; ln -s {H}/.ssh ../sub", "cat id_rsa"),
     ("cd sub; export OLDPWD={H}/.ssh CDPATH={H}", "cat ~-/id_rsa"),
     ("export GIT_PAGER='" + TOUCH + "' GIT_EXTERNAL_DIFF={W}/run PAGER={W}/run", "git -p diff"),
+    ("export GIT_TRACE={O}/pwned GIT_TRACE2_EVENT={O}/pwned", "git rev-parse HEAD"),
 )
 
 
