@@ -82,7 +82,7 @@ def shortcomings(abi: int, *, filtered: bool) -> str:
         if abi < ABI_NETWORK:
             missing[-1] = "the network is open"
         missing.append("sockets of other programs can be reached")
-    missing.append("secrets in the workspace are not hidden")
+    missing.append("a search cannot read what it makes itself beside a credential of the workspace")
     missing.append("file permissions can be changed anywhere")
     missing.append("names, sizes, times and attributes of hidden files can be found out")
     missing.append("command lines of other programs can be read, their shared memory reached")

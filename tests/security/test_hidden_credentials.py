@@ -188,6 +188,20 @@ def test_a_search_sees_that_there_is_a_credential_and_all_else(kind: str, root: 
     asyncio.run(go())
 
 
+@pytest.mark.spec("SEC-3", "SEC-7")
+@pytest.mark.parametrize("kind", BOTH)
+def test_the_user_is_told_what_a_search_cannot_read_of_its_own(kind: str, root: Path) -> None:
+    async def run() -> tuple[str, str]:
+        async with Sandboxed(root, kind, own=OWN) as here:
+            told = await shown(here, root, "grep -rl KEY . > made; echo y >> made; cat made")
+            return told, here.sandbox.state.problem
+
+    told, problem = asyncio.run(run())
+    assert ("y\n" in told) == (kind == "bwrap"), told
+    assert ("a search cannot read what it makes" in problem) == (kind == "landlock")
+    assert "not hidden" not in problem
+
+
 @pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize("kind", BOTH)
 def test_git_does_not_take_a_tracked_credential_for_changed(kind: str, root: Path) -> None:
