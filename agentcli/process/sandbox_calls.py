@@ -37,12 +37,13 @@ _KINDS_OF_WRITERS, _CLONES = (0x21, 0x24, 0x8A, 0xFF), (0x40049409, 0x4020940D)
 # its operations pass no filter; ``barred`` are the keyrings, what looks on at others (fanotify),
 # and what could stall the guard
 _URING = (425, 426, 427)
+_FILE_SETATTR = 469  # what ``ioctl`` is refused for "chattr", by the name of any file
 _CLONE3 = 435  # its flags lie where a pointer leads: clone(2) is taken then
 _NEW_CONTROL_GROUP, _NEW_USER = 0x02000000, 0x10000000
 # open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr, open_tree_attr
 _MOUNTS = (428, 429, 430, 431, 432, 433, 442, 467)
-# fchmodat2, setxattrat, removexattrat, file_setattr
-_CHANGES_EVERYWHERE = (452, 463, 466, 469)
+# fchmodat2, setxattrat, removexattrat
+_CHANGES_EVERYWHERE = (452, 463, 466)
 
 
 class _Numbers:
@@ -157,7 +158,7 @@ def _asked(*, frozen: bool) -> bytes:
 def _filter(
     here: _Numbers, barred: tuple[int, ...], *, inet: bool, unix: bool, frozen: bool
 ) -> bytes:
-    barred = (*_URING, *barred)
+    barred = (*_URING, _FILE_SETATTR, *barred)
     asked = _asked(frozen=frozen)
     older = b"".join(
         _when(number, _refuse(errno.ENOSYS)) for number in (*here.many("older_barred"), *barred)

@@ -161,6 +161,25 @@ def test_a_command_that_only_reads_has_no_file_system_change_what_it_has_open(
     assert said.splitlines()[:9] == ["ENOTTY"] * 8 + ["asked"], said
 
 
+# linux/fs.h: FS_XFLAG_NODUMP, in a struct file_attr; Linux 6.17
+SETS_ATTRIBUTES = """
+import ctypes, errno, struct
+libc = ctypes.CDLL(None, use_errno=True)
+wanted = ctypes.create_string_buffer(struct.pack("=QIIII", 0x80, 0, 0, 0, 0))
+done = libc.syscall(469, -100, b"file", wanted, 24, 0)
+print(done, errno.errorcode[ctypes.get_errno()] if done else "")
+"""
+
+
+@both
+@pytest.mark.spec("SEC-7")
+def test_no_command_inside_has_a_file_system_change_attributes(work: Path, kind: str) -> None:
+    (work / "sets.py").write_text(SETS_ATTRIBUTES)
+    (work / "file").write_text("1")
+    (said,) = told(work, f"{PYTHON} -I sets.py", kind=kind)
+    assert said.startswith("-1 ENOSYS"), said
+
+
 @both
 @pytest.mark.spec("SEC-3", "SEC-4")
 def test_a_command_that_only_reads_sees_of_the_machine_the_system_alone(
