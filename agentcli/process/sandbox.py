@@ -274,6 +274,7 @@ class SessionSandbox:
         from agentcli.process.sandbox_setup import (
             INSTALL,
             PROGRAM,
+            WORK_ELSEWHERE,
             Probe,
             bwrap_argv,
             probe_bwrap,
@@ -282,6 +283,9 @@ class SessionSandbox:
 
         program = find_program(PROGRAM, self._roots)
         if program is None:
+            if find_program(PROGRAM, ()):
+                advice = f"{WORK_ELSEWHERE}, or {INSTALL}"
+                return Probe("bubblewrap is found only in what you work in", advice)
             return Probe("bubblewrap is not installed", INSTALL)
         places = self._find_places()
         prefix = bwrap_argv(program, places, private, self._roots[0], own_network=True)

@@ -54,6 +54,7 @@ _SCRIPT = '[ -w "$0" ] && echo ready && read -r x'
 _NS_GET_USERNS = 0xB701
 _LANDLOCK = str(Path(_sandbox_landlock.__file__).resolve())
 INSTALL = "install bubblewrap (Debian, Ubuntu, Fedora: the package bubblewrap)"
+WORK_ELSEWHERE = "start in a directory of the project's own"
 # addresses of programs outside, which would be talked to by what runs inside
 _DOORS = LazyPattern(
     r"SSH_AUTH_SOCK|SSH_AGENT_PID|GPG_AGENT_INFO|DISPLAY|WAYLAND_\w+|XAUTHORITY|ICEAUTHORITY"
@@ -528,7 +529,7 @@ def probe_landlock(roots: Sequence[Path], kept_out: Iterable[Path]) -> Probe:
     if any(is_below(path, roots) for path in kept_out):
         return Probe(
             "Landlock cannot protect the home directory, or our own files, that you work in",
-            "start in a directory of the project's own, with agentcli installed outside of it",
+            f"{WORK_ELSEWHERE}, with agentcli installed outside of it",
         )
     if not _sandbox_landlock.abi_version():
         return Probe("this kernel has no Landlock", "use Linux 5.13 or later with Landlock")

@@ -584,19 +584,25 @@ def test_switching_it_off_and_on_counts_from_the_next_command(work: Path, tmp_pa
 
 
 @pytest.mark.spec("SEC-7")
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [("there", "is found only in what you work in"), ("elsewhere", "is not installed")],
+)
 def test_what_is_not_there_is_said_and_nothing_takes_its_place(
-    work: Path, monkeypatch: pytest.MonkeyPatch
+    work: Path, where: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(work))  # a bwrap of the workspace is none
-    (work / "bwrap").write_text("#!/bin/sh\necho ready\n")
-    (work / "bwrap").chmod(0o755)
+    """A program of the workspace is none; in ``/`` so is the system's own."""
+    monkeypatch.setenv("PATH", str(work / "there"))
+    (work / where).mkdir()
+    (work / where / "bwrap").write_text("#!/bin/sh\necho ready\n")
+    (work / where / "bwrap").chmod(0o755)
 
     async def run() -> None:
         sandbox = SessionSandbox(Workspace(work, work), OwnPlaces, "bwrap")
         state = await sandbox.begin()
         await sandbox.aclose()
         assert state.kind is SandboxKind.OFF
-        assert state.problem == "bubblewrap is not installed"
+        assert state.problem == f"bubblewrap {problem}"
         assert "install bubblewrap" in state.advice
         assert state.lacks_it
 
