@@ -102,6 +102,8 @@ _WORDS = frozenset(
         "command_substitution",
     }
 )  # fmt: skip
+# kinds between whose parts a line may be continued: what is joined are no halves of one part
+_CONTINUED = _LINES | {"command", "declaration_command", "redirected_statement", "negated_command"}
 # kinds that end with what ends their last command
 _CLAUSES = frozenset({"elif_clause", "else_clause", "case_item"})
 _PLACED = frozenset({"heredoc_start", "heredoc_body", "heredoc_end"})  # judged by their lines
@@ -194,8 +196,8 @@ def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[s
     for child in children:
         if not child.is_named and child.type.strip(" \t") not in tokens:
             return f"it uses {child.type!r} in an unusual place"
-        gap = source[at : child.start_byte]
-        if before and _is_torn(node, before, child, source):
+        gap = _between(node, at, child, source)
+        if gap is None or (before and _is_torn(node, gap, before, child, source)):
             return "the parser splits a word or joins two lines"
         left_over.append(b"" if _is_dash(gap, child) else gap)
         at, before = child.end_byte, child
@@ -208,11 +210,19 @@ def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[s
     return ""
 
 
-def _is_torn(node: Node, before: Node, child: Node, source: bytes) -> bool:
+def _between(node: Node, at: int, child: Node, source: bytes) -> bytes | None:
+    """What stands before ``child``, with its lines joined; ``None``: they would join two parts."""
+    gap = source[at : child.start_byte]
+    if b"\\\n" not in gap or node.type not in _CONTINUED:
+        return gap
+    return gap.replace(b"\\\n", b"") or None
+
+
+def _is_torn(node: Node, gap: bytes, before: Node, child: Node, source: bytes) -> bool:
     """Whether the two children are one word to bash, or parts of two commands."""
     if node.type in _OPAQUE or child.type in _PLACED:
         return False
-    if gap := source[before.end_byte : child.start_byte]:
+    if gap:
         return b"\n" in gap and node.type not in _LINES
     is_clause = not before.is_named or before.type in _CLAUSES  # of a word the last may be quoted
     is_end = is_clause and source[before.end_byte - 1 : before.end_byte] in _METACHARACTERS
@@ -312,10 +322,11 @@ def heredoc_doubt(redirect: Node, source: bytes) -> tuple[str, str | None]:
     written = source[start.start_byte : start.end_byte].decode()
     delimiter = unquote(written)
     is_whole = source[start.end_byte : start.end_byte + 1] in _WORD_ENDS
-    if not delimiter or "\n" in delimiter or not is_whole:  # <<"E"x ends at Ex
+    line_end = source.find(b"\n", start.end_byte)
+    goes_on = source[line_end - 1 : line_end] == b"\\"  # its text begins behind another line
+    if not delimiter or "\n" in delimiter or not is_whole or goes_on:  # <<"E"x ends at Ex
         return "it has an unusual here-document", None
     strips = source[redirect.start_byte : start.start_byte].rstrip().endswith(b"-")
-    line_end = source.find(b"\n", start.end_byte)
     lines, at = [], line_end + 1
     joined: str | None = None  # the line so far that a backslash at its end continues
     while line_end >= 0 and at <= len(source):

@@ -120,6 +120,9 @@ def test_a_word_that_is_not_known_is_none(text: str, words: tuple[str | None, ..
         # a line ends a command, and a word goes on to its blank
         "[ -f\nx ]", "[\n-f x ]", "[ a =\nb ]", "[ a -a\n-f b ]", "{ls;\n}", "{ls ;\n}", "{} & ls",
         "ls <<'E' '$x'$-\\;\nE", "! ((x))", ">& -ls x", "a <& -b", "time ((x))",
+        # joined lines make another word of it
+        'a "$x"\\\nb', 'a "$x" &\\\n> f', 'a "$x" >& \\\n-b c', 'a "$x" > \\\n f', "cat <<E \\\n && a\nx\nE",
+        "cat <<E | a \\\n b\n$x\nE",
         # plain shells read on: another command, and a word
         "ls &> /dev/null make", "ls &>>/dev/null 2>&1 make", "&>/dev/null ls", "ls 10>&1", "ls 10<x",
         "ls 0<x", "0<&1 ls", "ls 0>x", "ls a|0<<<x ls",
@@ -142,6 +145,9 @@ def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
         "find . -exec rm {} +", "a \\\n  b", "# only a comment", "", "echo a # b",
         "if a; then\n  b\nelse\n  c\nfi", "if a; then b; elif c; then d;else e;fi",
         "case x in a) b;;esac", "case x in\na) b ;;\n*)\nc\n;;esac",
+        # a line is continued behind what the shell expands
+        'a "$x" \\\n  b "$y" \\\n  c', 'a "$(b)" \\\n  && c', 'for f in a; do\n  b "$f" \\\n   c\ndone',
+        "x=$(a \\\n  b)", "a $(b) \\\n  | c \\\n  > f",
     ],
 )  # fmt: skip
 def test_everyday_syntax_is_understood(text: str) -> None:
