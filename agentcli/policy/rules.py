@@ -162,13 +162,14 @@ def free_part(
     starts = starts_of(commands, place.workspace.cwd)
     places = starts.directories if moves(commands) else starts.directories[:1]
 
-    def only_reads(text: str, cwd: Path) -> bool:
+    def only_reads(command: SimpleCommand, cwd: Path) -> bool:
         there = replace(place.workspace, cwd=cwd)
         if contained:
             from agentcli.policy.read_only import is_read_only
 
-            return is_read_only(text, there)
-        return is_strict_read(text, there, place.search_path)
+            return is_read_only(command.text, there)
+        is_wrapped = bool(command.wrappers)
+        return is_strict_read(command.text, there, place.search_path, is_wrapped=is_wrapped)
 
     def is_free(command: SimpleCommand) -> bool:
         if not command.words or command.assignments or not writes_nowhere(command):
@@ -182,7 +183,7 @@ def free_part(
                 place.workspace.contains(each) and not has_own_repository(each, place.workspace)
                 for each in starts.directories
             )
-        return starts.is_sure and all(only_reads(command.text, each) for each in places)
+        return starts.is_sure and all(only_reads(command, each) for each in places)
 
     return is_free
 

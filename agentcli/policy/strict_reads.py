@@ -117,11 +117,14 @@ _REVISIONS = frozenset({"HEAD", "--abbrev-ref", "--show-toplevel", "--show-prefi
 _SHORT_VERSION = (["node", "-v"], ["python", "-V"], ["python3", "-V"])
 
 
-def is_strict_read(text: str, workspace: Workspace, search_path: str | None) -> bool:
+def is_strict_read(
+    text: str, workspace: Workspace, search_path: str | None, *, is_wrapped: bool = False
+) -> bool:
     """Whether ``text`` is on the list, run in ``workspace.cwd``.
 
     ``search_path`` is the shell's ``PATH`` (by default our own): a program that it finds inside
-    the workspace is the repository's (SEC-2).
+    the workspace is the repository's (SEC-2). ``is_wrapped``: another program runs it, which knows
+    nothing of what the shell has built in.
     """
     if len(text) > _LONGEST or why_unreadable(text) or not stands_in(workspace):
         return False
@@ -142,7 +145,8 @@ def is_strict_read(text: str, workspace: Workspace, search_path: str | None) -> 
     parsed = parse_bash(text)
     if not (parsed.understood and parsed.commands and not parsed.kinds):
         return False
-    return all(map(_Strict(workspace, search_path).reads, parsed.commands))
+    strict = _Strict(workspace, search_path, is_wrapped)
+    return all(map(strict.reads, parsed.commands))
 
 
 def stands_in(workspace: Workspace) -> bool:
@@ -178,6 +182,7 @@ class _Strict:
 
     workspace: Workspace
     search_path: str | None
+    is_wrapped: bool
 
     def reads(self, command: SimpleCommand) -> bool:
         if command.assignments or command.wrappers or not command.words:
@@ -235,7 +240,8 @@ class _Strict:
 
     def _call(self, words: Sequence[str]) -> bool:
         name, rest = words[0], words[1:]
-        if name not in _BUILT_IN and not self._is_the_systems(name):
+        is_program = self.is_wrapped or name not in _BUILT_IN
+        if is_program and not self._is_the_systems(name):
             return False
         if rest == ["--version"] or [*words] in _SHORT_VERSION:
             return name in VERSIONED

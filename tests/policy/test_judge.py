@@ -825,6 +825,24 @@ def test_a_read_that_only_its_own_sandbox_frees_is_blamed_beside_a_rule(
     assert decision.part == "git status"
 
 
+@pytest.mark.spec("SEC-2", "SEC-4")
+def test_what_another_program_runs_is_not_built_into_the_shell(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace.root / "bin").mkdir()
+    (workspace.root / "bin/echo").write_text("#!/bin/sh\ntouch canary\n")
+    (workspace.root / "bin/echo").chmod(0o755)
+    policy = policy_of(Mode.DEFAULT, ["bash(make *)"], [])
+
+    def answer(text: str) -> Answer:
+        return judged(command(workspace, text), policy).answer
+
+    assert answer("timeout 5 echo x && make") is ALLOW
+    monkeypatch.setenv("PATH", f"{workspace.root}/bin:/usr/bin:/bin")
+    assert answer("echo x && make") is ALLOW
+    assert answer("timeout 5 echo x && make") is ASK
+
+
 @pytest.mark.spec("SEC-4", "UI-7")
 def test_the_part_that_is_blamed_is_one_that_asks_by_itself(workspace: Workspace) -> None:
     asked = judged(command(workspace, "git diff --stat; touch x"), Policy(contained=True))
