@@ -3,7 +3,8 @@
 Laws: a limit is looked at before a request: a budget stops before it is passed (COST-2). Near a
 limit the model is told so in the request; a turn that then ends by itself was ``wrapped_up``.
 
-A repeat is a call with a name, arguments and a result that the turn has seen together before.
+A repeat is a call with a name, arguments and a result that the turn has seen together before; a
+command is the same with other blanks, and whatever is said of it.
 Repeats add up for each such triple, whatever other repeats stand between (A, B, A, B is a circle
 too), until anything new comes: a new call, or an old one with a new result. So polling something
 that moves is no circle, nor is trying again after a change. The turn is never stopped by a
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
+from typing import Any
 
 from agentcli.domain.errors import AgentError, SourceFailed
 from agentcli.domain.messages import TextPart, ToolCall, ToolResult, Usage
@@ -269,7 +271,7 @@ class Repeats:
 def _digest(call: ToolCall, result: ToolResult) -> bytes:
     """Call and result without what differs each time: the id, and how long a command took."""
     digest = hashlib.blake2b(digest_size=16)
-    asked = json.dumps([call.name, call.arguments, call.malformed], sort_keys=True)
+    asked = json.dumps([call.name, _meant(call.arguments), call.malformed], sort_keys=True)
     digest.update(asked.encode())
     for part in result.parts:
         if isinstance(part, TextPart):
@@ -279,3 +281,12 @@ def _digest(call: ToolCall, result: ToolResult) -> bytes:
             digest.update(b"\0image" + part.data)
     digest.update(b"\0" + result.status.value.encode())
     return digest.digest()
+
+
+def _meant(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments, of a command without what changes nothing of what it does."""
+    command = arguments.get("command")
+    if not isinstance(command, str):
+        return arguments
+    rest = {name: value for name, value in arguments.items() if name != "description"}
+    return {**rest, "command": command.split()}

@@ -133,6 +133,25 @@ def test_other_arguments_are_another_call_and_their_order_is_not() -> None:
     assert _kind(found[-1]) == "reminder"
 
 
+@pytest.mark.parametrize(
+    ("name", "of", "kind"),
+    [
+        ("command", "ls -l{n}\n", "reminder"), ("description", "try {n}", "reminder"),
+        ("command", "ls a b {n}c", ""), ("timeout_s", "{n}", ""),
+    ],
+)  # fmt: skip
+def test_blanks_and_what_is_said_of_a_command_make_no_other_call_of_it(
+    name: str, of: str, kind: str
+) -> None:
+    repeats, found = Repeats(), None
+    for n in range(POINTED_OUT_AT):
+        text = of.format(n=" " * n if kind else n)
+        arguments = {"command": "ls", "description": "a"} | {name: text}
+        result = ToolResult("a", "bash", (TextPart("x"),))
+        found = repeats.observe([ToolCall("a", "bash", arguments)], [result])
+    assert _kind(found) == kind
+
+
 @pytest.mark.parametrize("varied", [True, False])
 def test_the_status_and_images_are_part_of_a_result(varied: bool) -> None:
     repeats = Repeats()
