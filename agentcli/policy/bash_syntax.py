@@ -54,7 +54,6 @@ _PATTERN = LazyPattern(r"[][*?]")
 _NO_PATTERNS = frozenset({"[", "[[", "]", "]]"})
 _MAX_HEREDOCS = 40
 _MAX_ROUGH = 5_000
-_MAX_ROUGH_CHARS = 1_000_000
 _MAX_ROUGH_WORDS = 500
 _ORDINARY = LazyPattern(r"[\t\n -~]*")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
@@ -140,7 +139,8 @@ class _Reading:
             return Tree((), self.why_not, plain=False)
         if why_not := why_unreadable(text) or self._too_costly(text):
             self._doubt(why_not)
-            self._roughly(text, wrappers, waiting, is_torn=True)
+            if len(text) <= MAX_CHARS:  # rules that forbid look for the names in a longer one
+                self._roughly(text, wrappers, waiting, is_torn=True)
             return Tree((), why_not, plain=False)
         tree = read_tree(joined(text))
         if self.scripts > 1:  # a part of a word has no place in the whole
@@ -178,7 +178,7 @@ class _Reading:
         """
         if is_torn and _EXPANDING.search(text):
             waiting.append(_Open(None, SimpleCommand((None,), "$…", wrappers=wrappers), wrappers))
-        lists = islice(word_lists(text[:_MAX_ROUGH_CHARS], _MAX_ROUGH_WORDS), _MAX_ROUGH)
+        lists = islice(word_lists(text, _MAX_ROUGH_WORDS), _MAX_ROUGH)
         for words in dict.fromkeys(map(tuple, lists)):
             shown = " ".join(words)
             is_made = is_torn and words[0] not in _NO_PATTERNS and _PATTERN.search(words[0])

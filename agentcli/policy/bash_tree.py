@@ -288,11 +288,16 @@ def _variable(_children: list[Node], text: str) -> str:
     return "" if _VARIABLE.fullmatch(text) else "it uses an unusual expansion"
 
 
+def _assignment(_children: list[Node], text: str) -> str:
+    return "it has an unusual assignment" if text[:1].isdecimal() else ""  # a command: "5+=x"
+
+
 def _redirect(_children: list[Node], text: str) -> str:
     return "it has words behind a closed stream" if _CLOSED.match(text) else ""
 
 
 _SPECIAL: dict[str, Callable[[list[Node], str], str]] = {
+    "variable_assignment": _assignment,
     "file_redirect": _redirect,
     "command_name": _command_name,
     "expansion": _expansion,

@@ -20,7 +20,7 @@ from agentcli.domain.sandbox import plain_name
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
-from agentcli.policy.bash_syntax import parse_bash, unquoted, written_names
+from agentcli.policy.bash_syntax import MAX_CHARS, parse_bash, unquoted, written_names
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.git_operands import git_operands
 from agentcli.policy.operands import KILLERS, Operands, program_operands
@@ -75,6 +75,11 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
 
     ``contained``: a sandbox limits it to the workspace.
     """
+    if len(text) > MAX_CHARS:
+        if not contained or _DESTROYER.search(text):
+            what = "it is too long to tell what it writes or destroys"
+            yield Danger(what, "", is_destructive=contained)
+        return
     parsed = parse_bash(text)
     commands = parsed.commands
     if not parsed.understood:

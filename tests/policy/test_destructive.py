@@ -407,3 +407,18 @@ def test_what_is_not_known_to_only_read_writes_what_it_names(workspace: Workspac
     assert asked == []
     silly = {text: in_yolo(workspace, text).why for text in LEFT_ALONE}
     assert {text: why for text, why in silly.items() if "yolo" not in why} == {}
+
+
+@pytest.mark.spec("SEC-3", "SEC-4", "SEC-13")
+@pytest.mark.parametrize("tail", ["echo x > .envrc", "tee .envrc < a", "make"])
+def test_a_command_that_is_too_long_to_be_read_asks_in_every_mode(
+    tail: str, workspace: Workspace
+) -> None:
+    asked = command(workspace, "a; " * 34_000 + tail)
+    for mode in (Mode.DEFAULT, Mode.AUTO, Mode.YOLO):
+        policy = policy_of(mode, ["bash"], [])
+        policy.yolo_twice = True
+        assert judged(asked, policy).answer is Answer.ASK, mode
+    held = Policy(Mode.AUTO, contained=True)
+    assert judged(asked, held).answer is Answer.ALLOW
+    assert judged(command(workspace, "a; " * 34_000 + "rm -rf ."), held).answer is Answer.ASK
