@@ -25,12 +25,14 @@ def git_operands(words: Words) -> Operands:
     rest = list(words)
     directory, tree = ".", possible_values(words, "--work-tree")
     forced: Words = ()
+    is_templated = bool(possible_values(words, "--template"))
     while rest and (rest[0] is None or rest[0].startswith("-")):
         option = rest.pop(0)
         if option in {"-C", "-c", "--git-dir", "--work-tree"} and rest:
             value = rest.pop(0)
-            if option == "-c" and "requireforce" in (value or "").casefold():
-                forced = ("-f",)
+            setting = (value or "").casefold() if option == "-c" else ""
+            forced = ("-f",) if "requireforce" in setting else forced
+            is_templated = is_templated or setting.startswith("init.templatedir=")
             if option == "-C" and value is not None:
                 directory = os.path.join(directory, value)  # noqa: PTH118 - text as typed
     command = _GIT_COMMANDS.get(rest[0] or "") if rest else None
@@ -42,7 +44,9 @@ def git_operands(words: Words) -> Operands:
     kept = _below(directory, (".git/config",)) if _is_configured(known) else ()
     if not rest or rest[0] in _GIT_KEEPS or only_reads(("git", *known)):
         return Operands((*_below(directory, outputs(after)), *tree), kept=kept)
-    return Operands(tree, perhaps=_below(directory, perhaps_of((None, *after))), kept=kept)
+    copied = _below(directory, _copied_hooks(known)) if is_templated else ()
+    perhaps = _below(directory, perhaps_of((None, *after)))
+    return Operands((*copied, *tree), perhaps=perhaps, kept=kept)
 
 
 # they leave what they name in the working tree as it is
@@ -69,6 +73,14 @@ def _is_configured(words: Sequence[str]) -> bool:
     """Whether a sandbox that keeps the configuration as it is would have the command fail."""
     said = _CONFIGURE.get(words[0], "").split() if words else []
     return any(word.partition("=")[0] in said for word in words[1:3])
+
+
+def _copied_hooks(words: Sequence[str]) -> Words:
+    """Where hooks come to lie that a template has; git-init(1), "TEMPLATE DIRECTORY"."""
+    if words[0] not in {"init", "clone"}:
+        return ()
+    names = plain_words(words[1:], "-b --initial-branch --object-format --ref-format --template")
+    return (f"{(names or ('.',))[-1]}/.git/hooks",)
 
 
 def _git_config(words: Words, directory: str) -> Operands:

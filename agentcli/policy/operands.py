@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from agentcli.domain.values import frozen
@@ -259,8 +259,11 @@ def _find(words: Words) -> Operands:
     tests = words[len(starts) :]
     written = possible_values(tests, "-fprint", "-fprintf", "-fls")
     run = [each.words for each in look_through(("find", *words)).inner]
+    named = _named_by(tests, starts or ["."])
+    written = (*written, *_written_by(run[:_MOST_RUN], named))
     if "-delete" not in tests and not _kills(run):
         return Operands(written)
+    written = (*written, *named)
     narrowed = _WIDENS.isdisjoint(tests) and any(
         word in _PATTERN_TESTS and after is not None and not _ONLY_WILD.fullmatch(after)
         for word, after in pairwise(tests)
@@ -276,6 +279,27 @@ def _find(words: Words) -> Operands:
     ):
         lost += [start and f"{start}/.git" for start in starts or ["."]]
     return Operands((*written, *starts), tuple(lost), is_recursive=True)
+
+
+def _named_by(tests: Words, starts: Sequence[str | None]) -> Words:
+    """What tests by name say that ``find`` may find, right below its ``starts``."""
+    names: list[str] = []
+    for at, (test, after) in enumerate(pairwise(tests)):
+        is_left = tests[at - 1 : at] in {("!",), ("-not",)} or tests[at + 2 : at + 3] == ("-prune",)
+        if after is None or is_left or _ONLY_WILD.fullmatch(after) or _finds_git(test, after):
+            continue  # git's own directory is destroyed, and no file of it named
+        if test in {"-name", "-iname"}:
+            names += [f"{start}/{after}" for start in starts if start]
+        elif test in {"-path", "-ipath", "-wholename"}:
+            names.append(after)
+    return tuple(names[:_MOST_RUN])
+
+
+def _written_by(run: Sequence[Words], named: Words) -> Words:
+    """Which of the files ``named`` the commands would write that are given one."""
+    given = [tuple(name if word is None else word for word in one) for one in run for name in named]
+    written = (name for words in given[:_MOST_RUN] for name in program_operands(words).written)
+    return tuple(name for name in written if name in named)
 
 
 def _kills(run: list[Words]) -> bool:
@@ -313,7 +337,8 @@ def _fd(words: Words) -> Operands:
     ]
     if plain and plain.casefold() in ".git" and has(tests, "Hu", "--hidden", "--unrestricted"):
         lost += [start and f"{start}/.git" for start in starts or ["."]]
-    return Operands((), tuple(lost), is_recursive=True)
+    named = tuple(f"{start}/{plain}" for start in starts or ["."] if start and plain)
+    return Operands(named, tuple(lost), is_recursive=True)
 
 
 def _finds_git(test: str | None, pattern: str | None) -> bool:

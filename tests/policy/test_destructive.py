@@ -259,6 +259,13 @@ WRITES = [
     "git config --unset-all a.b", "git config --remove-section a", "git config edit",
     "find . -name a -exec cp {} .git/config ';'", "find . -exec cp {} + -o -exec cp {} .git/config ';'",
     "find .envrc -delete", "find .envrc -exec rm {} +", "echo a | xargs -I{} cp {} .git/config", "xargs --replace=% mv % .git/hooks", "cd -- .git && touch hooks/x",
+    # what is found by its name
+    "find . -name .envrc -delete", "find -iname .ENVRC -delete", "find . -path ./.envrc -delete",
+    "find sub -name .bashrc -exec rm {} +", "find . -name .envrc -exec sed -i s/a/b/ {} +",
+    "find . -name .envrc -exec cp x {} ';'", "find . -name .envrc | xargs rm", "fd -H '^\\.envrc$' -x rm",
+    # a template has hooks
+    "git init --template=sub .", "git init --templ sub", "git -c init.templateDir=sub init x",
+    "git clone --template=sub a b",
 ]  # fmt: skip
 
 
@@ -282,6 +289,8 @@ def test_a_command_that_writes_a_protected_place_asks_in_every_mode(workspace: W
         "sed s/a/b/ ~/.bashrc", "echo x > sub/a", "tee sub/a", "cat ~/.bashrc > sub/a", "git commit",
         "diff .git/config x", "source .env", "cp .env.example sub/x", "tar tf a.tar .git/config",
         "tar cf a.tar .git", "find . -name x -exec cp .git/config {} ';'", "find . -exec cat .git/HEAD {} +",
+        "find . -name .envrc -exec cat {} +", "find sub -name .envrc -prune -o -name '*.o' -delete",
+        "find . -name .envrc", "git init", "git init --template= x", "git clone a b",
     ],
 )  # fmt: skip
 def test_reading_one_does_not_in_yolo(text: str, workspace: Workspace) -> None:
