@@ -461,11 +461,11 @@ class _Walk:
             kind = node.type
             self._note_kind(node)
             self.why_not = self.why_not or doubt(node, children, self.source)
+            beside = around
             if kind == "redirected_statement":
                 around = self._redirected(node, children, around)
-            elif kind == "heredoc_redirect":  # it holds the rest of the line, which is not fed
+            elif kind == "heredoc_redirect":
                 self.why_not = self.why_not or heredoc_doubt(node, self.source)[0]
-                around = tuple(replace(each, text=None) for each in around)
             elif kind in _COMMANDS and node.is_named:
                 self._command(node, children, around)
                 around = ()
@@ -484,7 +484,12 @@ class _Walk:
                 self._loop(node, children)
             elif kind == "arithmetic_expansion" and not self.why_not:
                 continue
-            waiting += [(child, around) for child in reversed(children)]
+            own = around[len(beside) :]  # a here-document holds the rest of its line: not fed
+            rest = (*beside, *(replace(each, text=None) for each in own)) if own else around
+            waiting += [
+                (child, rest if child.type == "heredoc_redirect" else around)
+                for child in reversed(children)
+            ]
 
     def _note_kind(self, node: Node) -> None:
         if node.type not in (_PLAIN if node.is_named else _PLAIN_TOKENS):
