@@ -377,6 +377,52 @@ def _alias(words: Words) -> LookThrough:
     return LookThrough(tuple(Inner(script=text) for text in texts), "it defines an alias")
 
 
+_GIT_TAKES = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", "--config-env"})
+# git-rebase(1), git-difftool(1), git-grep(1), git-filter-branch(1): options with a text for a shell
+_GIT_SETTING = LazyPattern(
+    r"(?i:alias\.[^=]*=!|[^=]*(?:pager|editor|command|cmd|fsmonitor|askpass|textconv|external|process"
+    r"|clean|smudge|driver|program|helper)=!?)(.+)",
+    re.DOTALL,
+)
+_GIT_RUNS = {
+    "rebase": r"-[a-zA-Z]*x|--exec",
+    "difftool": r"-[a-zA-Z]*x|--extcmd",
+    "grep": r"-[a-zA-Z]*O|--open-files-in-pager",
+    "filter-branch": r"--[a-z-]+-filter|--setup",
+    "fetch": "--upload-pack",
+    "pull": "--upload-pack",
+    "clone": "-u|--upload-pack",
+    "ls-remote": "--upload-pack|--exec",
+    "push": "--receive-pack|--exec",
+}
+
+
+def _git(words: Words) -> LookThrough:
+    """``git rebase -x TEXT``, ``git submodule foreach TEXT``, ``git bisect run …`` and settings."""
+    scripts: list[str] = []
+    at = 1
+    while at < len(words) and (words[at] or "-").startswith("-"):
+        if words[at] == "-c" and at + 1 < len(words):
+            found = _GIT_SETTING.fullmatch(words[at + 1] or "")
+            scripts += [found[1]] if found else []
+        at += 1 + (words[at] == "-c" or words[at] in _GIT_TAKES)
+    name, rest = (words[at] or "" if at < len(words) else ""), words[at + 1 :]
+    if name == "bisect" and rest[:1] == ("run",) and len(rest) > 1:
+        return LookThrough((*map(_inner_script, scripts), Inner(rest[1:], at + 2)))
+    if name == "submodule" and "foreach" in rest:
+        told = rest[rest.index("foreach") + 1 :]
+        scripts.append(" ".join(word or "$x" for word in told if word != "--recursive"))
+    elif known := _GIT_RUNS.get(name):
+        for option, following in pairwise((*rest, None)):
+            found = re.fullmatch(rf"({known})(?:=?(.+))?", option or "", re.DOTALL)
+            scripts += filter(None, [(found[2] or following)] if found else ())
+    return LookThrough(tuple(map(_inner_script, scripts[:_MAX_GUESSES])))
+
+
+def _inner_script(text: str) -> Inner:
+    return Inner(script=text)
+
+
 def _base(name: str) -> str:
     return name.rpartition("/")[2]
 
@@ -395,6 +441,7 @@ _SPECIAL: dict[str, Callable[[Words], LookThrough]] = {
     "time": _time,
     "command": _command,
     "coproc": _coproc,
+    "git": _git,
     "xargs": _xargs,
     "gxargs": _xargs,
     "setarch": _guesses,

@@ -146,6 +146,8 @@ def covering(
         by = next((rule for rule in patterns if _covers_part(rule, command, subject)), None)
         if by is not None:
             found.append(by)
+        elif "git" in command.wrappers:
+            continue  # the rule for the call of git has named that option
         elif not is_free(command) and not is_transparent(command, parsed):
             return (), command.text
     return tuple(dict.fromkeys(found)), ""

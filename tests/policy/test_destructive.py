@@ -56,6 +56,7 @@ DESTRUCTIVE = [
     "echo $(rm -rf .)", "if true; then rm -rf .; fi", "for d in a b; do rm -rf $d; done",
     "f() { rm -rf .; }; f", "(rm -rf .)", "ls\nrm -rf .", "cd .. && rm -rf work", "cd / && rm -rf *",
     "cd && rm -rf *", "cd sub && rm -rf ../.git", "cd $X && rm -rf build", "cd - && rm -rf build",
+    "git rebase -x 'rm -rf .git' a", "git submodule foreach 'rm -rf .git'", "git -c alias.x='!rm -rf .' x",
     "find . -delete", "find -delete", "find / -name x -delete", "find . -type f -exec rm {} +",
     "find . -type f -exec shred {} ';'", "find . ! -name x -delete", "find ~ -name '*' -delete",
     "git clean -fdx", "git clean -f", "git -C .. clean -xfd", "git rm -rf .", "shred -u .git/HEAD",
@@ -103,6 +104,7 @@ HARMLESS = [
     "find sub -not -path '*/.git/*' -name '*.o' -delete", "find . -name '.gitkeep' -delete",
     "git clean -fdn -e x", "o=-v; rm $o a", "mv sub/{a,b} build", "cp sub/a{,.bak}",
     "rsync -a --remove-source-files build/ /tmp/x", "git checkout -- ':(exclude)x'", "cd -- sub && rm -rf build",
+    "git rebase -x 'make test' a", "git -c user.name='a b' commit", "git -c core.editor=true rebase -i a",
     'trap "rm -f $tmp" EXIT', "rm -rf build{1..3}", "find . -exec sudo grep -l rm {} +",
     "find . -name rm -exec nice ls {} +", "for f in a b; do rm -f $f; done",
 ]  # fmt: skip

@@ -216,10 +216,25 @@ def test_a_rule_for_one_command_covers_the_same_act_and_no_other(
         "setarch -R rm x", "setarch x86_64 -R rm x", "x86_64 rm x", "i386 rm x", "echo $(r\\\nm x)",
         "0<a rm x", "0<&1 rm x", "0>&- rm x", "rm 0<&1 x", "ls|0<&1 rm x", "0<<<a rm x",
         "rm 2>&- x", "rm <&-x", "<&- rm x", "rm >&- x <&-",
+        "git rebase -x 'rm x' a", "git rebase -ix 'ls; rm x'", "git rebase --exec='rm x' a",
+        "git submodule foreach 'rm x'", "git -C a submodule foreach --recursive rm x",
+        "git bisect run rm x", "git -c alias.a='!rm x' a", "git -c core.pager='rm x' log",
+        "git difftool -x 'rm x'", "git grep -O'rm x' a", "git filter-branch --tree-filter 'rm x' a",
     ],
 )  # fmt: skip
 def test_a_deny_pattern_covers_any_part_and_looks_through_wrappers(command: str) -> None:
     assert touches(parse_rule("bash(rm *)"), bash(command)), command
+
+
+@pytest.mark.spec("SEC-4")
+def test_a_rule_that_names_the_option_allows_what_git_is_told_to_run() -> None:
+    for rule, text in (
+        ("bash(git rebase -x *)", "git rebase -x 'make test' a"),
+        ("bash(git bisect run *)", "git bisect run make test"),
+    ):
+        assert allows(parse_rule(rule), bash(text)), text
+        assert not allows(parse_rule("bash(git rebase *)"), bash(text)), text
+        assert not allows(parse_rule("bash(make *)"), bash(text)), text
 
 
 @pytest.mark.spec("SEC-3")
