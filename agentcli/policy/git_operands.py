@@ -79,7 +79,8 @@ def _copied_hooks(words: Sequence[str]) -> Words:
     """Where hooks come to lie that a template has; git-init(1), "TEMPLATE DIRECTORY"."""
     if words[0] not in {"init", "clone"}:
         return ()
-    names = plain_words(words[1:], "-b --initial-branch --object-format --ref-format --template")
+    takes = "-b --initial-branch --object-format --ref-format --template"
+    names = plain_words(tuple(words[1:]), takes)
     return (f"{(names or ('.',))[-1]}/.git/hooks",)
 
 

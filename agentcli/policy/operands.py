@@ -224,6 +224,35 @@ def _in_place(words: Words) -> Operands:
     return Operands(plain_words(words, "-e -f --expression --file") if is_edit else ())
 
 
+_SED_WRITES = re.compile(r"[wW][ \t]*([^\s;}]+)")
+_AWK_WRITES = re.compile(r"""(?:>|\btee\s)\s*["']?([^\s"';}]+)""")
+
+
+def _stream_edit(words: Words) -> Operands:
+    """sed: in place, or what its script says behind ``w``."""
+    named = tuple(name for word in words for name in _SED_WRITES.findall(word or ""))
+    return Operands((*_in_place(words).written, *named[:_MOST_RUN]))
+
+
+def _awk(words: Words) -> Operands:
+    """``awk '{print > "FILE"}'``."""
+    named = tuple(name for word in words for name in _AWK_WRITES.findall(word or ""))
+    return Operands(named[:_MOST_RUN], perhaps=perhaps_of(("awk", *words)))
+
+
+def _remove_trees(words: Words) -> Operands:
+    """Programs that remove whatever they name, directories too."""
+    files = plain_words(words)
+    return Operands(files, files, is_recursive=True)
+
+
+def _zip(words: Words) -> Operands:
+    """``-m`` moves what is packed: zip(1)."""
+    files = plain_words(words, "-b -n -t -tt")
+    lost = files[1:] if has(words, "m", "--move") else ()
+    return Operands((*files[:1], *possible_values(words, "-O", "--out")), lost, bool(lost))
+
+
 _UNPACKS_TO = ("--directory", "--file", "--one-top-level", "--index-file")
 
 
@@ -355,10 +384,12 @@ _SPECIAL: dict[str, Callable[[Words], Operands]] = {
     "rm": _rm, "unlink": _rm, "shred": _shred, "chmod": _change_mode, "chown": _change_mode,
     "chgrp": _change_mode, "setfacl": _change_mode, "chattr": _change_mode, "cp": _copy,
     "install": _copy, "ln": _copy, "scp": _copy, "rsync": _mirror, "mv": moved, "dd": _disk_dump,
-    "sed": _in_place, "perl": _in_place, "ruby": _in_place, "mkfs": _make_file_system,
+    "sed": _stream_edit, "perl": _in_place, "ruby": _in_place, "mkfs": _make_file_system,
     "tar": _unpack, "bsdtar": _unpack, "unzip": _unpack,
     "wipefs": _make_file_system, "blkdiscard": _make_file_system, "find": _find,
-    "gfind": _find, "fd": _fd, "fdfind": _fd,
+    "gfind": _find, "fd": _fd, "fdfind": _fd, "zip": _zip,
+    **dict.fromkeys(("awk", "gawk", "mawk"), _awk),
+    **dict.fromkeys(("rimraf", "srm", "trash", "trash-put"), _remove_trees),
 }  # fmt: skip
 # programs that write all their operands -> their options that take a value
 _ALL = {

@@ -327,6 +327,9 @@ _HOME = LazyPattern(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME(?::?[-?=][^{}]*)?\})")
 _HERE = LazyPattern(
     r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD(?::?[-?=][^{}]*)?\}|\(pwd\))|`pwd`|^~\+(?=/|$)"
 )
+_GIT_DIRECTORY = LazyPattern(
+    r"""(?:\$\(|`)git\ rev-parse\ --git-(?:(?:common-)?dir|path\ ([\w./-]+))[)`]""", re.VERBOSE
+)
 _ELSEWHERE_IN_TILDE = LazyPattern(r"~(?:[-+]?\d|-)")  # the directories of pushd, and the last
 _BRACES = LazyPattern(r"\{([^{},]*,[^{}]*)\}")
 _RANGE = LazyPattern(r"\{\w+\.\.[^{},]*\}")
@@ -404,9 +407,15 @@ def seen_words(command: SimpleCommand) -> Words:
 @lru_cache(maxsize=4096)
 def expanded(source: str) -> str | None:
     """``source`` with home and working directory put in; ``None`` when more is expanded."""
-    text = _HERE.sub(".", _HOME.sub("~", source))
+    text = _known_places(_HOME.sub("~", source))
     is_open = _ELSEWHERE_IN_TILDE.match(text) or re.search(r"[$`]|[<>?*+@!]\(", text)
     return None if is_open else text
+
+
+def _known_places(source: str) -> str:
+    """``source`` with the working directory and git's own put in."""
+    named = _GIT_DIRECTORY.sub(lambda found: f".git/{found[1] or ''}", source)
+    return _HERE.sub(".", named)
 
 
 OPEN = "\0"
@@ -441,7 +450,7 @@ def forms_of(
     if _ELSEWHERE_IN_TILDE.match(source):
         return (OPEN,)
     forms, is_quoted, at = [""], False, 0
-    source = _HERE.sub(".", source)
+    source = _known_places(source)
     most = min(_MOST_FORMS, 2_000_000 // (len(source) or 1) ** 2)
     while at < len(source):
         found = (_QUOTED if is_quoted else _BARE).match(source, at)

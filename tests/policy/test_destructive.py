@@ -57,7 +57,7 @@ DESTRUCTIVE = [
     "f() { rm -rf .; }; f", "(rm -rf .)", "ls\nrm -rf .", "cd .. && rm -rf work", "cd / && rm -rf *",
     "cd && rm -rf *", "cd sub && rm -rf ../.git", "cd $X && rm -rf build", "cd - && rm -rf build",
     "git rebase -x 'rm -rf .git' a", "git submodule foreach 'rm -rf .git'", "git -c alias.x='!rm -rf .' x",
-    "find . -delete", "find -delete", "find / -name x -delete", "find . -type f -exec rm {} +",
+    "rimraf .", "trash-put .git", "srm -r ~", "zip -rm x.zip .", "find . -delete", "find -delete", "find / -name x -delete", "find . -type f -exec rm {} +",
     "find . -type f -exec shred {} ';'", "find . ! -name x -delete", "find ~ -name '*' -delete",
     "git clean -fdx", "git clean -f", "git -C .. clean -xfd", "git rm -rf .", "shred -u .git/HEAD",
     "chmod -R 777 .", "chmod -R 000 /", "chown -R nobody ~", "mv . /tmp/x",
@@ -104,7 +104,8 @@ HARMLESS = [
     "find sub -not -path '*/.git/*' -name '*.o' -delete", "find . -name '.gitkeep' -delete",
     "git clean -fdn -e x", "o=-v; rm $o a", "mv sub/{a,b} build", "cp sub/a{,.bak}",
     "rsync -a --remove-source-files build/ /tmp/x", "git checkout -- ':(exclude)x'", "cd -- sub && rm -rf build",
-    "git rebase -x 'make test' a", "git -c user.name='a b' commit", "git -c core.editor=true rebase -i a",
+    "rimraf dist", "trash build", "zip -r x.zip . -x '.git/*'", "zip -m x.zip a.log",
+    "sed -n '/w/p' a", "awk '$1 > 5 {print}' .git/HEAD", "git rebase -x 'make test' a", "git -c user.name='a b' commit", "git -c core.editor=true rebase -i a",
     'trap "rm -f $tmp" EXIT', "rm -rf build{1..3}", "find . -exec sudo grep -l rm {} +",
     "find . -name rm -exec nice ls {} +", "for f in a b; do rm -f $f; done",
 ]  # fmt: skip
@@ -265,6 +266,10 @@ WRITES = [
     "find . -name .envrc -delete", "find -iname .ENVRC -delete", "find . -path ./.envrc -delete",
     "find sub -name .bashrc -exec rm {} +", "find . -name .envrc -exec sed -i s/a/b/ {} +",
     "find . -name .envrc -exec cp x {} ';'", "find . -name .envrc | xargs rm", "fd -H '^\\.envrc$' -x rm",
+    # what a script says, and git of itself
+    "sed -n 'w .envrc' a", "sed 's/a/b/w .envrc' a", "awk '{print > \".envrc\"}' a", "awk '{print | \"tee ~/.bashrc\"}' a",
+    'cp a "$(git rev-parse --git-dir)/hooks/pre-commit"', "cd `git rev-parse --git-dir`/hooks && cp x y",
+    'echo x > "$(git rev-parse --git-path hooks/pre-commit)"', "zip .git/hooks/x a",
     # a template has hooks
     "git init --template=sub .", "git init --templ sub", "git -c init.templateDir=sub init x",
     "git clone --template=sub a b",
