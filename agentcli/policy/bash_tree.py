@@ -233,9 +233,10 @@ def _is_torn(node: Node, gap: bytes, before: Node, child: Node, source: bytes) -
 
 def _is_dash(gap: bytes, node: Node) -> bool:
     """Whether ``gap`` is the word that the parser loses before a here-document: ``cat - <<END``."""
+    if node.type != "heredoc_redirect" or gap.strip(b" \t") != b"-":
+        return False  # to look for a neighbour takes as long as there are any
     before = node.prev_sibling
-    follows = before is not None and before.type == "command" and gap[:1] in {b" ", b"\t"}
-    return node.type == "heredoc_redirect" and follows and gap.strip(b" \t") == b"-"
+    return before is not None and before.type == "command" and gap[:1] in {b" ", b"\t"}
 
 
 def _command_name(_children: list[Node], text: str) -> str:
