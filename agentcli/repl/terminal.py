@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,8 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth, Output, create_output
@@ -161,6 +164,56 @@ class KeyReader:
         self._marked_pastes(on=True)
 
 
+# --- what the terminal says by itself ---------------------------------------------------------
+
+# Control sequences and strings (ECMA-48): answers to what other programs have asked, reports of
+# focus, keys in protocols that nobody has switched on here
+_SEQUENCE = re.compile(
+    r"\x1b(?:\[(?:M(?s:.{3})|\[[A-E]|(?![M[])[0-?]*[ -/]*[@-~])"
+    r"|[]PX^_][^\x00-\x1f\x7f]{0,4096}(?:\x07|\x1b\\))"
+)
+_UNENDED = re.compile(
+    r"\x1b(?:\[(?:M(?s:.{0,2})|\[|[0-?]*[ -/]*)?|[]PX^_][^\x00-\x1f\x7f]{0,4096}\x1b?)?\Z"
+)
+# what nobody types: its rest may take its time
+_REPORT = re.compile(r"\x1b(?:\[[<-?]|\]\d+;|P[\d>!][$+|])")
+_PASTE = "\x1b[200~"
+
+
+class KeyParser(Vt100Parser):
+    """Keys out of what a terminal sends, and nothing else: a report is not typed (UI-7)."""
+
+    _held = ""
+
+    def feed(self, data: str) -> None:
+        """More that the terminal has sent."""
+        if self._in_bracketed_paste:
+            super().feed(data)
+            return
+        text, self._held = self._held + data, ""
+        at = 0
+        while (escape := text.find("\x1b", at)) >= 0:
+            super().feed(text[at:escape])
+            found = _SEQUENCE.match(text, escape)
+            if found is not None and found[0] == _PASTE:
+                super().feed(text[escape:])
+                return
+            if found is None and _UNENDED.match(text, escape):
+                self._held = text[escape:]
+                return
+            at = escape + 1 if found is None else found.end()
+            if found is None or self._get_match(found[0]):
+                super().feed(text[escape:at])
+        super().feed(text[at:])
+
+    def flush(self) -> None:
+        """No more has come for a while: what was begun is keys by itself."""
+        if not _REPORT.match(self._held):
+            held, self._held = self._held, ""
+            super().feed(held)
+        super().flush()
+
+
 # --- the terminal -----------------------------------------------------------------------------
 
 
@@ -201,6 +254,8 @@ class Terminal:
             self.theme.live = False
             self.theme.symbols = SPOKEN
         self.input: Input = create_input(sys.stdin)
+        if isinstance(self.input, Vt100Input):
+            self.input.vt100_parser = KeyParser(self.input.vt100_parser.feed_key_callback)
         stream = sys.stdout if self.theme.live else self._writer.as_stream()
         self.output: Output = PlainTextOutput(stream) if self.is_dumb else create_output(stream)
         if isinstance(self.output, Vt100_Output):

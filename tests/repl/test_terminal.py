@@ -8,9 +8,12 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
 
 from agentcli.repl import _in_parts
-from agentcli.repl.terminal import reflows
+from agentcli.repl.terminal import KeyParser, reflows
 
 
 @pytest.mark.spec("UI-1")
@@ -68,3 +71,52 @@ for found in [*pkgutil.walk_packages(chat.__path__, "agentcli.repl.")]:
 @pytest.mark.slow
 def test_each_module_of_the_chat_can_be_imported_first() -> None:
     subprocess.run([sys.executable, "-c", EACH_ALONE], check=True, cwd=Path(__file__).parents[2])
+
+
+def keys(parser: type[Vt100Parser], *pieces: str) -> list[KeyPress]:
+    """What is pressed where ``pieces`` come one by one, and then nothing for a while."""
+    found: list[KeyPress] = []
+    parsing = parser(found.append)
+    for piece in pieces:
+        parsing.feed(piece)
+    parsing.flush()
+    return found
+
+
+REPORTS = [
+    "\x1b[I", "\x1b[O",  # focus
+    "\x1b]11;rgb:1e1e/1e1e/1e1e\x07", "\x1b]11;rgb:1e1e/1e1e/1e1e\x1b\\",  # the background
+    "\x1b[?62;4;22c", "\x1b[>41;354;0c", "\x1bP>|XTerm(390)\x1b\\", "\x1b[?997;1n", "\x1b[8;24;80t",
+    "\x1b[97;5u", "\x1b[27;6;97~",  # keys in protocols that were not asked for
+]  # fmt: skip
+
+
+@pytest.mark.spec("UI-7", "SEC-10")
+@pytest.mark.parametrize("report", REPORTS)
+def test_what_a_terminal_says_by_itself_is_not_typed(report: str) -> None:
+    assert [key.data for key in keys(KeyParser, f"a{report}y")] == ["a", "y"]
+    assert [key.data for key in keys(KeyParser, "a", *report, "y")] == ["a", "y"]
+    (pasted,) = keys(KeyParser, f"\x1b[200~a{report}\x1b[201~")
+    assert pasted.data == f"a{report}"
+
+
+@pytest.mark.spec("UI-7")
+def test_the_rest_of_a_report_may_take_its_time_and_ctrl_c_is_heard_meanwhile() -> None:
+    found: list[KeyPress] = []
+    parsing = KeyParser(found.append)
+    for piece in ("\x1b]11;rgb:1e1e", "/1e1e/1e1e\x07"):
+        parsing.feed(piece)
+        parsing.flush()
+    assert not found
+    assert keys(KeyParser, "\x1b]11;rgb", "\x03")[-1].data == "\x03"
+
+
+@pytest.mark.spec("UI-3")
+@pytest.mark.parametrize("follows", ["", "y"])
+def test_keys_are_what_they_were(follows: str) -> None:
+    begun = () if follows else ("\x1b[",)
+    others = ("\x1b", "\x1bx", "\x1b]", "\x1b[<0;3;4M", "\x1b[M !!", *begun)
+    for sequence in (*ANSI_SEQUENCES, *others):
+        wanted = keys(Vt100Parser, sequence + follows)
+        assert keys(KeyParser, sequence + follows) == wanted
+        assert keys(KeyParser, *sequence, *follows) == wanted
