@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from agentcli.domain.ports import SessionStore
     from agentcli.domain.tools import BackgroundSwitch
     from agentcli.engine.hooked import CallHooks
-    from agentcli.policy.decision import CallPlace
+    from agentcli.policy.decision import CallPlace, Rule
 
 GRACE_S = 0.15
 END_PATIENCE_S = 0.1
@@ -393,15 +393,18 @@ class ToolCalls:
             answer = ApprovalAnswer(Verdict.UNATTENDED, why)
         if self._token.cancelled:
             raise TurnCancelled
-        if answer.verdict is Verdict.SESSION or (
-            request.per_session and answer.verdict is Verdict.ONCE
-        ):
-            self._grant(job, answer.rule)
-        elif answer.verdict is Verdict.AUTO:
+        if answer.verdict is Verdict.AUTO:
             self._parts.policy.mode = PermissionMode.AUTO
         if answer.verdict in {Verdict.ONCE, Verdict.SESSION, Verdict.AUTO}:
             job.is_approved = True
-            return await self._stays(job, place)
+            lasts = answer.verdict is Verdict.SESSION or (
+                request.per_session and answer.verdict is Verdict.ONCE
+            )
+            granted = self._granted(job, answer.rule) if lasts else ()
+            if not await self._stays(job, place):
+                return False  # and nothing is granted
+            self._parts.policy.granted += granted
+            return True
         unattended = answer.verdict is Verdict.UNATTENDED
         may_free = bool(request.offers)
         self._refuse(job, answer.reason or reason, unattended=unattended, is_free_by_rule=may_free)
@@ -428,13 +431,14 @@ class ToolCalls:
             return True
         return None if job.place is place else await self._approved(job, judged)
 
-    def _grant(self, job: Job, chosen: str) -> None:
+    def _granted(self, job: Job, chosen: str) -> Sequence[Rule]:
         """What the user has granted beyond this call; what is no rule grants this call alone."""
         try:
-            if rule := job.granted(chosen):
-                self._parts.policy.granted.append(rule)
+            rule = job.granted(chosen)
         except UsageError as error:
             self._emit(Notice(f"{error}: only this call was allowed"))
+            rule = None
+        return (rule,) if rule is not None else ()
 
     def _refuse(
         self, job: Job, reason: str, *, unattended: bool = False, is_free_by_rule: bool = True

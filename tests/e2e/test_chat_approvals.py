@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.chat import Chat, leave
+from tests.e2e.chat import IDLE, Chat, leave
 from tests.support.cli import AGENT, agent_env
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.pty_driver import Terminal
@@ -290,19 +290,28 @@ def test_nothing_that_an_edit_changes_is_left_out_of_what_is_shown(
 
 
 @pytest.mark.spec("SEC-3", "UI-7")
-def test_a_yes_in_plan_mode_runs_nothing_that_plan_mode_refuses(
-    model_server: ModelServer, chat: Chat, work: Path
+@pytest.mark.parametrize("yes", ["y", "s"])
+def test_a_yes_in_plan_mode_runs_and_grants_nothing_that_plan_mode_refuses(
+    model_server: ModelServer, chat: Chat, work: Path, yes: str
 ) -> None:
-    model_server.add(call("bash", {"command": "touch made"}, id="one"), "I will plan.")
+    touch = call("bash", {"command": "touch made"}, id="one")
+    again = call("bash", {"command": "touch made"}, id="two")
+    model_server.add(touch, "I will plan.", again, "As you like.")
     terminal = chat()
     terminal.line("make it")
     terminal.wait_for("Enter confirms")
     for mode in ("accept-edits", "auto", "plan"):
         terminal.key("shift-tab")
         terminal.wait_for(f"{mode} mode ·")
-    terminal.confirm("y")
+    terminal.confirm(yes)
     terminal.wait_for("I will plan.")
     assert "plan mode allows reads only" in facts_of(model_server.requests[1]).results["one"]
+    terminal.wait_for(IDLE)
+    terminal.key("shift-tab")
+    terminal.wait_for("4-5 · default · ")
+    terminal.line("go on")
+    answer(terminal, "Enter confirms", "n")
+    terminal.wait_for("As you like.")
     assert not (work / "made").exists()
     leave(terminal)
 
