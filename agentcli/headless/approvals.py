@@ -39,8 +39,9 @@ class Nobody:
                 f"It needs an approval each time ({request.reason}) and there is nobody to give"
                 " it.",
             )
-        # to be pasted into a shell: a quote of the model's ends no word of it
-        rules = (each.rule for each in request.offers if len(each.rule) <= _LONGEST_RULE)
+        # to be pasted into a shell: a quote of the model's ends no word of it, and what cannot be
+        # shown as it is would be another rule there
+        rules = (rule for each in request.offers if _can_be_written(rule := each.rule))
         ways = ["--allow-tool '{}'".format(rule.replace("'", "'\\''")) for rule in rules]
         if request.offers_auto:
             ways.append("--permission-mode auto for all that the sandbox contains")
@@ -50,6 +51,10 @@ class Nobody:
             "It needs an approval and there is nobody to give it. It can be allowed when the"
             f" program is started: {', or '.join(ways)}.",
         )
+
+
+def _can_be_written(rule: str) -> bool:
+    return len(rule) <= _LONGEST_RULE and rule.isprintable()
 
 
 class AtTerminal:

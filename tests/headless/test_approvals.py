@@ -29,3 +29,15 @@ def test_the_advice_does_not_repeat_a_command_of_megabytes() -> None:
     request = ApprovalRequest(call, "Run it", "", "it runs", offers)
     said = asyncio.run(Nobody().approve(request)).reason
     assert len(said) < 400 and "--allow-tool 'bash(x *)', or --yolo" in said
+
+
+@pytest.mark.spec("SEC-6", "SEC-10")
+def test_the_advice_names_no_rule_that_would_be_another_where_it_is_pasted() -> None:
+    offers = tuple(
+        GrantOffer(rule, session=True) for rule in ("bash(echo a\x1b[8m)", "bash(echo *)")
+    )
+    request = ApprovalRequest(
+        ToolCall("c", "bash", {"command": "x"}), "Run it", "", "it runs", offers
+    )
+    said = asyncio.run(Nobody().approve(request)).reason
+    assert "is started: --allow-tool 'bash(echo *)', or --yolo" in said
