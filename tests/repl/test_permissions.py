@@ -93,3 +93,14 @@ def test_a_command_is_explained_as_it_would_run_where_the_shell_is(
         assert told[0].endswith("is outside the workspace")
 
     talk(DirectChat(work, model_server), body)
+
+
+@pytest.mark.spec("UI-7", "SEC-3")
+def test_a_yes_for_the_session_is_listed_with_where_it_holds(work: Path, home: Path) -> None:
+    async def body(chat: DirectChat) -> None:
+        yes = Rule("bash", "./build.sh", exact=True, directory=work / "sub", is_inside=True)
+        chat.session.policy.granted.append(yes)
+        shown = "\n".join(await chat.do("/permissions"))
+        assert f"  bash(./build.sh)  - in {work / 'sub'}, in the sandbox" in shown
+
+    talk(DirectChat(work), body)

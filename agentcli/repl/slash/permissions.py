@@ -112,7 +112,9 @@ def _rule_lines(chat: Chat) -> list[str]:
         if found:
             lines += ["", paint(name if name[0] == "A" else f"These {name}:", BOLD)]
             for rule in found:
-                source = "in the sandbox" if rule.is_inside else str(rule.source)
+                place = f"in {rule.directory}" if rule.directory is not None else rule.source
+                parts = (place, "in the sandbox" if rule.is_inside else "")
+                source = ", ".join(filter(None, parts))
                 note = paint(f"  - {reveal(source)}", DIM) if source else ""
                 lines.append(f"  {exact_line(str(rule), 400)}{note}")
     if session.sandbox is not None and session.boundary:
