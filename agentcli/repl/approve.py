@@ -26,11 +26,12 @@ from agentcli.ui.exact import (
     cut_line,
     detail_of,
     exact_line,
+    marked,
     rule_text,
     with_counted_runs,
 )
 from agentcli.ui.render import plan_lines
-from agentcli.ui.rows import Row, fit_row, wrap, wrap_line
+from agentcli.ui.rows import Row, fit_row, wrap_line
 from agentcli.ui.sanitize import clean, clean_line, reveal
 from agentcli.ui.screen import Screen
 from agentcli.ui.theme import DIM, Theme
@@ -53,7 +54,7 @@ _FOR_RULE = "the rule; Enter keeps it, Esc goes back"
 
 
 class ApprovalPanel(Choices):
-    """What would run or change, why it asks, and the choices. ``whole`` is all there is to see."""
+    """What would run or change, why it asks, and the choices."""
 
     unseen = "r"
 
@@ -62,9 +63,8 @@ class ApprovalPanel(Choices):
         self._theme = theme
         self._laid_out: tuple[int, list[Row]] = (0, [])
         title, self._exact = _asked(request, theme)
-        self.whole = self._exact.whole
         super().__init__(
-            PanelSubject(title, self._subject_rows, self._exact.is_cut),
+            PanelSubject(title, self._subject_rows, self._exact.is_cut, self._exact.size),
             _choices(request),
             refusal="n",
             views=True,
@@ -81,18 +81,23 @@ class ApprovalPanel(Choices):
                 rows = [row for line in plan for row in wrapped(line, columns, 2)]
             elif request.reason:
                 why = exact_line(request.reason, _MAX_REASON)
-                rows += wrapped(theme.paint(f"  Why it asks: {why}", DIM), columns, 2)
+                why = theme.paint(f"  Why it asks: {why}", DIM)
+                rows += [fit_row(row, columns) for row in marked(why, columns, theme)]
             self._laid_out = columns, rows
         return self._laid_out[1]
 
     def _wrapped(self, line: str, columns: int) -> list[Row]:
         """Rows of a line; that one goes on is seen: another line would be another command."""
-        mark = self._theme.symbols.wrap
         if _is_shown_as_diff(self.request):  # it goes on below its code, as in the chat
-            rows = wrap_line(line, columns, mark, exact=True)
-        else:  # to the left of where lines begin: no text of theirs looks like it
-            rows = wrap(line, columns, f"{mark} " if mark else "", exact=True)
+            rows = wrap_line(line, columns, self._theme.symbols.wrap, exact=True)
+        else:
+            rows = marked(line, columns, self._theme)
         return [fit_row(row, columns) for row in rows]
+
+    def paged(self, columns: int) -> list[str]:
+        """All of it, for a pager that is as wide: a row that goes on a line is seen there, too."""
+        lines = (f"  {line}".rstrip(" ") for line in self._exact.whole.split("\n"))
+        return [row for line in lines for row in marked(line, columns, self._theme)]
 
 
 def _is_shown_as_diff(request: ApprovalRequest) -> bool:
@@ -232,7 +237,7 @@ class Questions:
             if panel.edits:
                 await self._edit_rule(panel)
             elif panel.answer == "v":
-                await self._view(panel.whole)
+                await self._view(panel)
             elif panel.answer == "r":
                 reason = await self._input.line("No, because: ", panel, hint=_FOR_REASON)
                 if reason is not None:
@@ -281,12 +286,17 @@ class Questions:
                 self._screen.print_aside([clean_line(str(error))])
         choice.rules, choice.at = (rule, *(each for each in choice.rules if each != rule)), 0
 
-    async def _view(self, text: str) -> None:
-        """All of it in the pager; where there is none, on the screen."""
+    async def _view(self, panel: ApprovalPanel) -> None:
+        """All of it in the pager; where there is none, on the screen.
+
+        In a window that is made narrower meanwhile the pager marks what it cuts off (``-S``).
+        """
+        rows = await asyncio.to_thread(panel.paged, self._screen.columns)
+        text, cwd = "\n".join((*rows, "")), self._user.cwd
         async with self._input.aside():
-            paged = await asyncio.to_thread(page_text, f"{text}\n", self._user.cwd, os.environ)
+            paged = await asyncio.to_thread(page_text, text, cwd, os.environ, less="S")
         if not paged:
-            self._screen.print_block(text.split("\n"))
+            self._screen.print_block(rows)
 
     async def _write_down(self, rule: str) -> str:
         """Keep ``rule`` for every session; what became of it, as a line."""

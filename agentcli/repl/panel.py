@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import mutable
+from agentcli.ui.exact import beside
 from agentcli.ui.rows import Row, columns_of, fit_row, give_way, packed, that_fits, wrap
 from agentcli.ui.screen import Size
 from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
@@ -124,11 +125,15 @@ class Choice:
 
 
 class PanelSubject(NamedTuple):
-    """What is asked about: a title, rows for a width; ``is_cut``: they do not say all of it."""
+    """What is asked about: a title, rows for a width; ``is_cut``: they do not say all of it.
+
+    ``size`` tells how much there is then.
+    """
 
     title: str
     rows: Callable[[int], list[Row]]
     is_cut: bool = False
+    size: str = ""
 
 
 class Choices:
@@ -328,7 +333,7 @@ class Choices:
             notice = fit_row(theme.paint(that_fits(_TOO_SMALL, columns), WARNING), columns)
             rows = [notice, *below[self._cursor]][: max(1, size.lines)]
             return PanelRows(rows, min(1, len(rows) - 1))
-        rows = [*title, *beside(subject, room, columns, theme)]
+        rows = [*title, *beside(subject, room, columns, theme, self._subject.size)]
         cursor = max(0, len(rows) - 1)
         for at, each in enumerate(below):
             cursor = len(rows) if at == self._cursor else cursor
@@ -417,26 +422,6 @@ def wrapped(line: str, columns: int, indent: int = 0, *, exact: bool = False) ->
 def highlighted(text: str, theme: Theme) -> str:
     """``text`` as the one that is chosen, where the terminal can show that."""
     return f"{_REVERSE}{text}{RESET}" if theme.attributes else text
-
-
-def beside(rows: list[Row], room: int, columns: int, theme: Theme) -> list[Row]:
-    """As many rows as there is room for: the head, the tail, and how many are between them."""
-    if len(rows) <= room:
-        return rows
-    if room <= 0:
-        return []
-    if room == 1:
-        return [_left_out(len(rows), columns, theme)]
-    tail = (room + 1) // 4
-    head = room - 1 - tail
-    left = _left_out(len(rows) - head - tail, columns, theme)
-    return [*rows[:head], left, *(rows[-tail:] if tail else ())]
-
-
-def _left_out(number: int, columns: int, theme: Theme) -> Row:
-    short = f"{theme.symbols.more} {number}"
-    text = that_fits((f"  {short} more rows; v shows all", f"{short} more; v", short), columns)
-    return fit_row(theme.paint(text, DIM), columns)
 
 
 # --- lists ------------------------------------------------------------------------------------

@@ -28,14 +28,15 @@ from agentcli.domain.values import frozen
 from agentcli.repl.keys import bind_idle_escape, bind_panel, text_follows
 from agentcli.repl.live_region import InputRows, LiveRenderer, Look, bind_cursor_report, input_rows
 from agentcli.repl.outside import page_text
-from agentcli.repl.panel import GUARD_S, Choice, Choices, PanelMode, PanelSubject, Press, wrapped
+from agentcli.repl.panel import GUARD_S, Choice, Choices, PanelMode, PanelSubject, Press
 from agentcli.repl.terminal import ESCAPE_S, Terminal
+from agentcli.ui.exact import marked
 from agentcli.ui.frame import Below
 from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.rows import Place, Row, fit_row
 from agentcli.ui.sanitize import reveal
 from agentcli.ui.screen import Size
-from agentcli.ui.theme import DIM
+from agentcli.ui.theme import DIM, Theme
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _VIEW = "v"
@@ -80,10 +81,11 @@ async def _asked(question: Question, place: Path, theme: str, ended: list[signal
             letter = await asking.answer()
             while letter == _VIEW:
                 with terminal.input.cooked_mode():
-                    text = "\n".join(map(reveal, question.lines)) + "\n"
-                    paged = await asyncio.to_thread(page_text, text, place, os.environ)
+                    rows = _rows(question, terminal.screen.columns, terminal.theme)
+                    text = "\n".join((*rows, ""))
+                    paged = await asyncio.to_thread(page_text, text, place, os.environ, less="S")
                 if not paged:
-                    terminal.screen.print_block(text.split("\n"))
+                    terminal.screen.print_block(rows)
                 letter = await asking.answer()
         asking.keep_typed()
         if not ended and letter in question.said:
@@ -92,13 +94,18 @@ async def _asked(question: Question, place: Path, theme: str, ended: list[signal
     return letter
 
 
+def _rows(question: Question, columns: int, theme: Theme) -> list[str]:
+    """What it is about, row by row: what goes on in another one is no other line (SEC-6)."""
+    lines = (each for line in question.lines for each in reveal(line).split("\n"))
+    return [row for line in lines for row in marked(line, columns, theme)]
+
+
 class _QuestionPanel(Choices):
     """The lines and the choices; to leave it is to refuse."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, theme: Theme) -> None:
         def rows(columns: int) -> list[Row]:
-            shown = ((reveal(line), 4 if line.startswith(" ") else 0) for line in question.lines)
-            return [row for line, indent in shown for row in wrapped(line, columns, indent)]
+            return [fit_row(row, columns) for row in _rows(question, columns, theme)]
 
         choices = [Choice(letter, text) for letter, text in question.choices.items()]
         if question.lines:
@@ -127,7 +134,7 @@ class _Asking:
         self._terminal = terminal
         self._screen = screen
         self._is_before_chat = question.is_before_chat
-        self._panel = _QuestionPanel(question)
+        self._panel = _QuestionPanel(question, terminal.theme)
         self._buffer = Buffer(multiline=True)
         self._sent: list[str] = []
         self._later: asyncio.TimerHandle | None = None

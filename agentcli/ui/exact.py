@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentcli.domain.clean import plural
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import ApprovalRequest
 from agentcli.domain.reports import Explanation
 from agentcli.domain.values import frozen
+from agentcli.ui.rows import Row, fit_row, that_fits, wrap
 from agentcli.ui.sanitize import reveal
-from agentcli.ui.theme import BOLD, Theme
+from agentcli.ui.theme import BOLD, DIM, Theme
 
 MAX_LINES = 200
 MAX_LINE_CHARS = 6_000
@@ -26,6 +28,7 @@ _MAX_EMPTY = 3
 _RUNS = LazyPattern(rf"(?<=\S) {{{_LONG_RUN},}}|\t{{9,}}")
 _END = LazyPattern(r"(?<![ \t])[ \t]+\Z")
 _WIDE = LazyPattern(r" {80,}|\t{20,}")
+_TABS = LazyPattern(r"\t+")
 _START = LazyPattern(rf"\A[ \t]{{{_LONG_RUN},}}")
 
 
@@ -37,16 +40,24 @@ class ExactText:
     whole: str
     is_cut: bool = False
 
+    @property
+    def size(self) -> str:
+        """How much there is in all where ``lines`` do not say it."""
+        lines, characters = self.whole.count("\n") + 1, len(self.whole)
+        counted = plural(lines, "line") if lines > MAX_LINES else plural(characters, "character")
+        return counted if self.is_cut else ""
+
 
 def exact_lines(text: str) -> list[str]:
     """``text`` line by line, with all that cannot be seen spelt out."""
-    lines = [_exact(line) for line in reveal(text).split("\n")]
+    is_told = "<<-" in text  # what ends that is a word behind tabs, not behind blanks
+    lines = [_exact(line, indent=is_told) for line in reveal(text).split("\n")]
     return _with_counted_gaps(lines)
 
 
 def exact_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
     """``text`` in one line: line breaks are spelt out as well."""
-    return cut_line(_exact(reveal(text).replace("\n", "<U+000A>")), limit)
+    return cut_line(_exact(reveal(text).replace("\n", "<U+000A>"), indent=True), limit)
 
 
 def detail_of(request: ApprovalRequest) -> ExactText:
@@ -82,6 +93,43 @@ def bounded(lines: Sequence[str], max_line: int = MAX_LINE_CHARS) -> ExactText:
     return ExactText(tuple(cut), whole, is_cut=cut != list(lines))
 
 
+def marked(line: str, columns: int, theme: Theme) -> list[str]:
+    """The painted ``line`` in rows; that it goes on is seen: another line is another command.
+
+    The mark stands to the left of where lines begin: no text of theirs looks like it.
+    """
+    mark = theme.symbols.wrap
+    return wrap(line, columns, f"{mark} " if mark else "", exact=True)
+
+
+def beside(rows: list[Row], room: int, columns: int, theme: Theme, size: str = "") -> list[Row]:
+    """As many rows as there is room for: the head, the tail, and how many are between them.
+
+    ``size`` tells of how much, where ``rows`` are not all.
+    """
+    if len(rows) <= room:
+        return rows
+    if room <= 0:
+        return []
+    if room == 1:
+        return [_left_out(len(rows), columns, theme, size)]
+    tail = (room + 1) // 4
+    head = room - 1 - tail
+    left = _left_out(len(rows) - head - tail, columns, theme, size)
+    return [*rows[:head], left, *(rows[-tail:] if tail else ())]
+
+
+def _left_out(number: int, columns: int, theme: Theme, size: str) -> Row:
+    more = theme.symbols.more
+    if size:
+        texts = (f"  {more} of {size}; v shows all", f"{more} of {size}; v", f"{more} v")
+    else:
+        short = f"{more} {number}"
+        texts = (f"  {short} more rows; v shows all", f"{short} more; v", short)
+    text = that_fits(texts, columns)
+    return fit_row(theme.paint(text, DIM), columns)
+
+
 def with_counted_runs(line: str) -> str:
     """A line of a diff with the runs of blanks that would push its rest away spelt out.
 
@@ -111,10 +159,13 @@ def _fitting(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def _exact(line: str) -> str:
+def _exact(line: str, *, indent: bool) -> str:
+    """``indent``: tabs that begin the line are spelt, too."""
     line = _END.sub(_counted, line)
     line = _RUNS.sub(_counted, line)
-    return _START.sub(_counted, line)
+    line = _START.sub(_counted, line)
+    start = 0 if indent else len(line) - len(line.lstrip(" \t"))
+    return line[:start] + _TABS.sub(_counted, line[start:])
 
 
 def _counted(found: re.Match[str]) -> str:

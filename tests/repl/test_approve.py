@@ -81,6 +81,60 @@ def test_a_line_that_goes_on_does_not_look_like_two_commands(columns: int, mark:
 
 
 @pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize("name", ["bash", "edit_file"])
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_in_the_pager_a_line_that_goes_on_does_not_look_like_two(name: str, columns: int) -> None:
+    text = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b " + "Why it asks: it only reads " * 9
+    arguments = {"command": text} if name == "bash" else {}
+    panel = ApprovalPanel(ApprovalRequest(ToolCall("c", name, arguments), "", text, ""), PLAIN)
+    rows = panel.paged(columns)
+    assert sum(not row.startswith(PLAIN.symbols.wrap) for row in rows) == text.count("\n") + 1
+    assert all(row.startswith((f"{PLAIN.symbols.wrap} ", "  ")) for row in rows)
+    assert max(map(len, rows)) <= columns
+
+
+@pytest.mark.spec("SEC-6")
+def test_where_the_reason_goes_on_it_looks_like_no_line_of_the_command() -> None:
+    call = ToolCall("c", "bash", {"command": "x\n" * 300 + "rm -rf ~"})
+    panel = ApprovalPanel(ApprovalRequest(call, "Run", "", "it runs a command: touch made"), PLAIN)
+    shown = panel.rows(Size(40, 14), PLAIN, 1.0, mode=PanelMode()).rows
+    assert f"{PLAIN.symbols.wrap} made" in [row.text for row in shown]
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize(
+    ("command", "size"),
+    [("x\n" * 4_999 + "rm -rf ~", "5,000 lines"), ("x" * 29_999 + ";", "30,000 characters")],
+)
+def test_how_much_is_not_shown_is_not_told_of_what_is_cut_already(command: str, size: str) -> None:
+    call = ToolCall("c", "bash", {"command": command})
+    panel = ApprovalPanel(ApprovalRequest(call, "Run it", "", "it runs"), PLAIN)
+    rows = [row.text for row in panel.rows(Size(80, 24), PLAIN, 1.0, mode=PanelMode()).rows]
+    assert any(row.endswith(f" of {size}; v shows all") for row in rows)
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("echo 'a\tb'", "echo 'a    b'"),
+        ("cat <<-A\n\tA\nrm -rf x\nA", "cat <<-A\n    A\nrm -rf x\nA"),
+        (f"echo {'a' * 60}\t{'b' * 60}", f"echo {'a' * 60}    {'b' * 60}"),
+    ],
+)
+def test_a_tab_is_not_shown_as_blanks(one: str, other: str) -> None:
+    def rows(command: str, columns: int) -> list[str]:
+        call = ToolCall("c", "bash", {"command": command})
+        panel = ApprovalPanel(ApprovalRequest(call, "Run it", "", ""), PLAIN)
+        shown = panel.rows(Size(columns, 40), PLAIN, 0.0, mode=PanelMode()).rows
+        return [row.text for row in shown]
+
+    assert all(rows(one, columns) != rows(other, columns) for columns in range(20, 160, 7))
+    assert "x<U+0009>y" in shown("", "echo x\ty")
+    assert "\n      x\n" in shown("", "if a; then\n\tx\nfi")
+
+
+@pytest.mark.spec("SEC-6")
 def test_a_diff_shows_invisible_characters_and_no_escapes() -> None:
     text = shown("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\u200b\x1b[8m\n")
     assert "1 + b<U+200B><U+001B>[8m" in text
