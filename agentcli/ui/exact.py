@@ -113,7 +113,7 @@ def beside(rows: list[Row], room: int, columns: int, theme: Theme, size: str = "
         return []
     if room == 1:
         return [_left_out(len(rows), columns, theme, size)]
-    tail = (room + 1) // 4
+    tail = (room - 1) // 2
     head = room - 1 - tail
     left = _left_out(len(rows) - head - tail, columns, theme, size)
     return [*rows[:head], left, *(rows[-tail:] if tail else ())]

@@ -502,7 +502,7 @@ def _most_columns(char: str) -> int:
             return 2
         if char == "\ufe0f":
             return 1
-    return char_columns(char)
+    return char_columns(char) or int(unicodedata.category(char) == "Mc")  # some give it its own
 
 
 def cluster_before(text: str) -> int:

@@ -94,6 +94,24 @@ def test_in_the_pager_a_line_that_goes_on_does_not_look_like_two(name: str, colu
 
 
 @pytest.mark.spec("SEC-6")
+def test_the_end_of_a_command_of_many_lines_is_seen_in_a_small_window() -> None:
+    call = ToolCall("c", "bash", {"command": "x\n" * 300 + "rm -rf ~"})
+    reason = "it runs a command that is not understood: it is too long to be judged by anybody"
+    request = ApprovalRequest(call, "Run", "\n\nin /work, in the sandbox", reason, offers("bash"))
+    panel = ApprovalPanel(request, PLAIN)
+    rows = panel.rows(Size(80, 21), PLAIN, 1.0, mode=PanelMode()).rows
+    assert "  rm -rf ~" in [row.text for row in rows]
+
+
+@pytest.mark.spec("SEC-6")
+def test_no_row_is_wider_where_a_terminal_gives_marks_columns_of_their_own() -> None:
+    call = ToolCall("c", "bash", {"command": "echo " + "\U0001d165" * 60 + " ; rm -rf x"})
+    panel = ApprovalPanel(ApprovalRequest(call, "Run it", "", ""), PLAIN)
+    rows = panel.rows(Size(40, 30), PLAIN, 1.0, mode=PanelMode()).rows
+    assert max(len(row.text) for row in rows) <= 40
+
+
+@pytest.mark.spec("SEC-6")
 def test_where_the_reason_goes_on_it_looks_like_no_line_of_the_command() -> None:
     call = ToolCall("c", "bash", {"command": "x\n" * 300 + "rm -rf ~"})
     panel = ApprovalPanel(ApprovalRequest(call, "Run", "", "it runs a command: touch made"), PLAIN)
