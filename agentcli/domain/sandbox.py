@@ -155,7 +155,10 @@ class HostGate(Protocol):
     hosts: tuple[str, ...]
 
     def take_refused(self) -> tuple[str, ...]:
-        """Which hosts were asked for in vain since the last call."""
+        """Which hosts that are not named were asked for since the last call."""
+
+    def take_failed(self) -> tuple[tuple[str, str], ...]:
+        """Which that are named could not be reached since then, and why."""
 
     async def serve(self, listener: socket) -> None:
         """Answer what connects to ``listener``, until this is cancelled."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from agentcli.process.set_aside import Pinned
 
 NO_SANDBOX = "commands run without a sandbox, with all of your rights"
+NO_LIMIT = "commands in the sandbox reach every host: the setting sandbox_network opens the network"
 _NOT_TOLD_APART = (
     "[sandbox: a process that was left running inside may have made that; if the command outside "
     "did, end that process and run the command again]"
@@ -139,7 +140,7 @@ class SessionSandbox:
         """Let commands reach ``host``, here and in other trees of the session; see the port."""
         state = await self.begin()
         if not state.is_on or state.network:
-            return "the network is open"
+            return NO_LIMIT if state.is_on else NO_SANDBOX
         self._reach((host,))
         state = await self.begin()
         return "" if host in state.hosts else state.problem
@@ -469,11 +470,17 @@ class SessionSandbox:
             return lines
 
     def _refused_hosts(self) -> list[str]:
-        refused = self._gate.take_refused() if self._gate is not None else ()
-        if not refused:
+        if self._gate is None:
             return []
-        line = f"[sandbox: no connection to {', '.join(refused)}: the user has not allowed it;"
-        return [f'{line} /sandbox allow HOST does, access "network" asks for all hosts at once]']
+        lines = [
+            f"[sandbox: no connection to {host}, which the user has allowed: {why}]"
+            for host, why in self._gate.take_failed()
+        ]
+        if refused := self._gate.take_refused():
+            line = f"[sandbox: no connection to {', '.join(refused)}: the user has not allowed it;"
+            how = '/sandbox allow HOST does, access "network" asks for all hosts at once]'
+            lines.append(f"{line} {how}")
+        return lines
 
     async def step_outside(self) -> tuple[str, ...]:
         """Before what the user has allowed outside of it; see the port."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_CONNECTIONS = 64
 _MAX_HEAD = 64 * 1024
 _HEAD_S = 30.0
+_IDLE_S = 600.0
 _AGAIN_S = 0.1
 _PIECE = 64 * 1024
 _MOST_TOLD = 20
@@ -38,11 +39,17 @@ class HostProxy:
     def __init__(self) -> None:
         self.hosts: tuple[str, ...] = ()
         self._refused: dict[str, None] = {}
+        self._failed: dict[str, str] = {}
 
     def take_refused(self) -> tuple[str, ...]:
-        """Which hosts were asked for in vain since the last call."""
+        """See the port."""
         refused, self._refused = tuple(self._refused), {}
         return refused
+
+    def take_failed(self) -> tuple[tuple[str, str], ...]:
+        """See the port."""
+        failed, self._failed = tuple(self._failed.items()), {}
+        return failed
 
     async def serve(self, listener: socket.socket) -> None:
         """Answer what connects to ``listener``, until this is cancelled."""
@@ -85,14 +92,21 @@ class HostProxy:
 
         method, target = _asked_for(head)
         is_itself = is_named(self.hosts, target.host, target.port)
+        host = f"[{target.host}]" if ":" in target.host else target.host
+        wanted = f"{host}:{target.port}"  # as the user would allow it
         if is_itself is None:
-            host = f"[{target.host}]" if ":" in target.host else target.host
-            wanted = f"{host}:{target.port}"  # as the user would allow it
             if len(self._refused) < _MOST_TOLD:
                 self._refused[wanted] = None
             raise BadAddress(f"{wanted} is not among the hosts that the user has allowed")
         rules = AddressRules(judge=_judge_for(target, is_itself=is_itself))
-        async with connected(target, rules) as there:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                there = await stack.enter_async_context(connected(target, rules))
+            except Exception as problem:
+                if len(self._failed) < _MOST_TOLD:
+                    self._failed[wanted] = str(problem) or "no answer"
+                raise
+            self._failed.pop(wanted, None)
             if method == _TUNNEL:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
@@ -157,16 +171,21 @@ async def _refuse(writer: asyncio.StreamWriter, status: str, why: str) -> None:
 async def _relay(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, there: AsyncNetworkStream
 ) -> None:
-    """Carry bytes both ways until one side has ended."""
+    """Carry bytes both ways until one side has ended, or nothing has come for long."""
+    loop = asyncio.get_running_loop()
 
     async def drained(data: bytes) -> None:
         writer.write(data)
         await writer.drain()
 
-    async with asyncio.TaskGroup() as both:
+    async with asyncio.timeout(_IDLE_S) as idle, asyncio.TaskGroup() as both:
+
+        def came() -> None:
+            idle.reschedule(loop.time() + _IDLE_S)
+
         ways = {
-            both.create_task(_carry(lambda: reader.read(_PIECE), there.write)),
-            both.create_task(_carry(lambda: there.read(_PIECE), drained)),
+            both.create_task(_carry(lambda: reader.read(_PIECE), there.write, came)),
+            both.create_task(_carry(lambda: there.read(_PIECE), drained, came)),
         }
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         for way in ways:
@@ -174,10 +193,13 @@ async def _relay(
 
 
 async def _carry(
-    read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], Awaitable[None]]
+    read: Callable[[], Awaitable[bytes]],
+    write: Callable[[bytes], Awaitable[None]],
+    came: Callable[[], None],
 ) -> None:
     from httpcore import NetworkError
 
     with contextlib.suppress(OSError, NetworkError):
         while data := await read():
+            came()
             await write(data)

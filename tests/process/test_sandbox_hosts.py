@@ -107,6 +107,10 @@ def test_what_uses_no_proxy_is_told_that_there_is_no_other_way(tmp_path: Path) -
             refused = await inside.say("curl -s -m 5 http://other.org/ -f")
             assert "it ran in the sandbox" not in refused
             assert "no connection to other.org:80" in refused
+            await inside.sandbox.allow_host("no.such.host.invalid")
+            failed = await inside.say("curl -s -m 5 https://no.such.host.invalid/")
+            known = "no connection to no.such.host.invalid:443, which the user has allowed: "
+            assert f"[sandbox: {known}no.such.host.invalid cannot be resolved" in failed
 
     asyncio.run(run())
 

@@ -28,6 +28,26 @@ def test_single_hosts_are_offered_only_where_they_can_be_opened(
     talk(DirectChat(tmp_path, model_server), body)
 
 
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [('sandbox = "off"', "without a sandbox"), ("sandbox_network = true", "sandbox_network opens")],
+)
+@pytest.mark.spec("SEC-7", "SEC-18")
+def test_where_nothing_is_closed_no_host_is_opened(
+    model_server: ModelServer, tmp_path: Path, home: Path, setting: str, why: str
+) -> None:
+    needs("bwrap")
+    (home / "agentcli").mkdir(exist_ok=True)
+    (home / "agentcli" / "config.toml").write_text(f"{setting}\n")
+
+    async def body(chat: DirectChat) -> None:
+        with pytest.raises(UsageError, match=f"npmjs.org is reached as it is: .*{why}") as raised:
+            await chat.do("/sandbox allow npmjs.org")
+        assert raised.value.advice == "see what is in force: /sandbox"
+
+    talk(DirectChat(tmp_path, model_server), body)
+
+
 @pytest.mark.spec("SEC-7", "UI-5")
 def test_the_state_is_shown_and_it_is_switched_off_and_on(
     model_server: ModelServer, tmp_path: Path

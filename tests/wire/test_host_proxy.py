@@ -216,3 +216,44 @@ def test_answers_that_nobody_reads_are_a_bounded_number_and_end_with_the_proxy()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("agentcli.wire.host_proxy._MOST_CONNECTIONS", most)
         asyncio.run(ask())
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_connection_in_which_nothing_comes_any_more_ends() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def ask() -> None:
+        serving = await asyncio.start_server(silent, "127.0.0.1", 0)
+        port = serving.sockets[0].getsockname()[1]
+        async with serving, proxy([f"127.0.0.1:{port}"]) as (_, door):
+            answer = await said(door, b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n" % port)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agentcli.wire.host_proxy._IDLE_S", 0.2)
+        asyncio.run(ask())
+
+
+def test_a_named_host_that_cannot_be_reached_is_told_until_it_is() -> None:
+    async def ask() -> None:
+        gone = socket.create_server(("127.0.0.1", 0))
+        port = gone.getsockname()[1]
+        gone.close()
+        name, here = "no.such.host.invalid:443", f"127.0.0.1:{port}"
+        async with proxy([name, here]) as (gate, door):
+            await said(door, b"CONNECT %b HTTP/1.1\r\n\r\n" % name.encode())
+            await said(door, b"CONNECT %b HTTP/1.1\r\n\r\n" % here.encode())
+            (first, why), (second, _) = gate.take_failed()
+            assert (first, second) == (name, here)
+            assert "cannot be resolved (DNS)" in why
+            assert gate.take_failed() == ()
+            assert gate.take_refused() == ()
+            await said(door, b"CONNECT %b HTTP/1.1\r\n\r\n" % here.encode())
+            serving = await asyncio.start_server(lambda _, there: there.close(), "127.0.0.1", port)
+            async with serving:
+                await said(door, b"CONNECT %b HTTP/1.1\r\n\r\n" % here.encode())
+            assert gate.take_failed() == ()
+
+    asyncio.run(ask())

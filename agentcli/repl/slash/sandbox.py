@@ -58,6 +58,9 @@ async def _allow(chat: Chat, sandbox: Sandbox, named: str) -> None:
         advice = "write it as /sandbox allow npmjs.org, or with a port: example.com:8443"
         raise UsageError(f"{reveal(named) or 'nothing'!r} is no host", advice)
     if problem := await sandbox.allow_host(host):
+        if not sandbox.state.is_on or sandbox.state.network:
+            advice = "see what is in force: /sandbox"
+            raise UsageError(f"{host} is reached as it is: {reveal(problem)}", advice)
         advice = 'a command that asks for "network" can be allowed by itself'
         raise UsageError(f"{host} cannot be allowed: {reveal(problem)}", advice)
     chat.session.sandbox_changed()
