@@ -18,6 +18,7 @@ from agentcli.cli.options import (
     print_version,
 )
 from agentcli.domain.errors import UsageError
+from agentcli.domain.files import open_named
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
@@ -131,7 +132,7 @@ def _content(name: str) -> str:
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
             what = "a directory" if stat.S_ISDIR(mode) else "not a file"
             raise UsageError(f"{_SCHEMA} {shown}: {what}", _ADVICE)
-        with path.open("rb") as file:
+        with open_named(path) as file:
             data = file.read(MAX_SCHEMA_BYTES + 1)
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -1,6 +1,7 @@
 """Files that anyone may have put there.
 
-Laws: nothing is waited for, such as a pipe or a device; only a regular file is read (SEC-13). What
+Laws: nothing is waited for, such as a pipe or a device; only a regular file is read, or a pipe that
+the user has named and somebody writes to (SEC-13). What
 takes a *resolved* path opens its directories one by one, none of them a link, so that one that has
 become a link since it was judged is an ``OSError`` (``ELOOP``), never followed (SEC-5).
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
 _MOST_LINKS = 40  # of one path
+_WRITER_S = 5.0
 _ALL = 1 << 31
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)  # Linux; elsewhere the directory must be readable
@@ -41,6 +44,41 @@ def open_regular(path: str | Path, flags: int = 0) -> BufferedReader:
         os.close(handle)
         raise NoRegularFile(errno.EINVAL, "it is no regular file", str(path))
     return os.fdopen(handle, "rb")
+
+
+def open_named(path: Path) -> BufferedReader:
+    """What the user has named, a file or a pipe (``<(command)`` in the shell), open to be read.
+
+    A named pipe that nobody writes to for a while is given up. Raises ``OSError``, of it
+    ``NoRegularFile``.
+    """
+    handle = os.open(path, _READ)
+    try:
+        _insist_on_content(handle, path)
+        os.set_blocking(handle, True)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _insist_on_content(handle: int, path: Path) -> None:
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return
+    if not stat.S_ISFIFO(mode):
+        raise NoRegularFile(errno.EINVAL, "it is neither a file nor a pipe", str(path))
+    if not os.path.exists(os.path.realpath(path)):  # noqa: PTH110 - the shell's pipe has no name
+        return
+    news = select.poll()
+    news.register(handle, select.POLLIN)
+    if news.poll(_WRITER_S * 1000):
+        return
+    with suppress(OSError):  # whether it has ended is known once a writer has come and gone
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+        if not any(event & select.POLLHUP for _, event in news.poll(0)):
+            return  # somebody takes longer
+    raise NoRegularFile(errno.EPIPE, "nobody writes to that pipe", str(path))
 
 
 def refuse_links(path: Path) -> None:

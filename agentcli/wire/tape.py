@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, UsageError
-from agentcli.domain.files import refuse_links
+from agentcli.domain.files import open_named, refuse_links
 from agentcli.domain.stream import Tape
 from agentcli.wire.http import Endpoint, HttpClient, Refusal, host_of
 
@@ -284,7 +284,7 @@ def _make(path: Path) -> None:
 def _read(path: Path) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
     advice = "give a file that agent run --record has written"
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

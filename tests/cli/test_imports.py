@@ -142,6 +142,15 @@ def test_what_cannot_be_imported_is_one_line_and_exit_code_2(arguments: tuple[st
     assert listed() == []
 
 
+@pytest.mark.spec("CLI-8", "SEC-13")
+@pytest.mark.parametrize("command", [("sessions", "import"), ("batch",), ("pipeline", "run")])
+def test_a_pipe_that_nobody_writes_to_is_given_up(command: tuple[str, ...], tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    done = run_agent(*command, str(pipe), cwd=tmp_path)
+    assert done.code == 2
+    assert f"cannot read {pipe}: nobody writes to that pipe" in done.stderr
+
+
 @pytest.mark.spec("CLI-8")
 def test_a_trajectory_holds_those_of_sub_agents(tmp_path: Path) -> None:
     done = run_agent("sessions", "import", "-", input=jsonl(claude_session()))

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agentcli.domain.files import NoRegularFile, open_regular, read_start, small_file, walk
+from agentcli.domain.files import (
+    NoRegularFile,
+    open_named,
+    open_regular,
+    read_start,
+    small_file,
+    walk,
+)
 from tests.support.deep import deep_directory
 
 
@@ -69,3 +77,37 @@ def test_a_walk_is_that_of_os(tmp_path: Path, follow_links: bool) -> None:
 def test_a_walk_goes_to_the_bottom(tmp_path: Path) -> None:
     with deep_directory(tmp_path, 1_200):
         assert sum(1 for _ in walk(tmp_path)) == 1_201
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_pipe_that_the_user_names_is_waited_for_while_somebody_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcli.domain.files._WRITER_S", 0.2)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(NoRegularFile, match="nobody writes to that pipe"):
+        open_named(pipe)
+    with pytest.raises(NoRegularFile, match="neither a file nor a pipe"):
+        open_named(Path("/dev/zero"))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+    def write_late() -> None:
+        late = pipe.open("wb")  # comes with the reader, and has nothing to say at first
+        opened.wait()
+        late.write(b"late")
+        late.close()
+
+    opened = threading.Event()
+    writing = threading.Thread(target=write_late)
+    writing.start()
+    with open_named(pipe) as file:
+        opened.set()
+        assert file.read() == b"late"
+    writing.join()
+    ours, theirs = os.pipe()  # as the shell makes it
+    os.write(theirs, b"said")
+    os.close(theirs)
+    with open_named(Path(f"/dev/fd/{ours}")) as file:
+        assert file.read() == b"said"
+    os.close(ours)

@@ -32,6 +32,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.files import open_named
 from agentcli.domain.values import frozen
 from agentcli.fleet.pipeline.expressions import (
     Expression,
@@ -200,7 +201,7 @@ def read_pipeline(
 def _text_of(path: Path) -> str:
     advice = "name a file of steps: agent pipeline run FILE.toml"
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise UsageError(f"{path}: larger than {MAX_BYTES:,} bytes", advice)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-import os
 import re
-import stat
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from typing import Any, BinaryIO
 
 from agentcli.domain.clean import as_object, count_values, is_deep, read_json
 from agentcli.domain.errors import UsageError
+from agentcli.domain.files import open_named
 from agentcli.domain.messages import DocumentPart, ImagePart, TextPart
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
@@ -149,15 +148,10 @@ class Source:
 def opened(path: Path) -> BinaryIO:
     """The file or pipe at ``path``; raises ``UsageError``."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return open_named(path)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError(f"cannot read {path}: {reason}", "name a file that exists") from error
-    mode = os.fstat(descriptor).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-        os.close(descriptor)
-        raise UsageError(f"{path} is neither a file nor a directory", "name a session's file")
-    return os.fdopen(descriptor, "rb")
+        raise UsageError(f"cannot read {path}: {reason}", "name a session's file") from error
 
 
 def width_of(data: bytes) -> int:
