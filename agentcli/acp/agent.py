@@ -263,7 +263,8 @@ class EditorAgent:
         asking.tell = send = partial(self._tell, session.id)
         terminals = self._offers("_meta", "terminal_output")
         lines = (*notices, *session.notices)
-        updates = SessionUpdates(session, send, lines, has_terminals=terminals)
+        redact = self._host.redact
+        updates = SessionUpdates(session, send, lines, has_terminals=terminals, redact=redact)
         models = [info for info, ready in library.known_models() if ready]
         opened = EditorSession(session, updates, send, models)
         self._sessions[session.id], self._asked[session.id] = opened, asked

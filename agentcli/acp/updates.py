@@ -56,6 +56,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
+from agentcli.domain.secrecy import WholeWords
 
 TODOS = "write_todos"
 BASH = "bash"
@@ -126,7 +127,7 @@ class SessionUpdates:
 
     ``notices`` are told when the first turn begins. ``has_terminals``: output of commands goes to a
     terminal that the editor shows, by the convention ``_meta.terminal_output`` of Zed and others;
-    else it is content of the call.
+    else it is content of the call. ``redact`` takes keys out of a text that comes in pieces.
     """
 
     def __init__(
@@ -136,8 +137,11 @@ class SessionUpdates:
         notices: Sequence[str] = (),
         *,
         has_terminals: bool = False,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self._session = session
+        self._words = WholeWords(redact)
+        self._speaks = ""
         self._send = send
         self._has_terminals = has_terminals
         self._cwd = session.workspace.cwd
@@ -151,12 +155,17 @@ class SessionUpdates:
     def on_event(self, event: AgentEvent) -> None:
         """A listener of the session."""
         match event:
+            case TextChunk(text):
+                self._piece("agent_message_chunk", text)
+                return
+            case ThinkingChunk(text):
+                self._piece("agent_thought_chunk", text)
+                return
+            case _:
+                self._piece("", "")
+        match event:
             case StepStart():
                 self._message_id = uuid4().hex
-            case TextChunk(text):
-                self._chunk("agent_message_chunk", text)
-            case ThinkingChunk(text):
-                self._chunk("agent_thought_chunk", text)
             case ToolAnnounced():
                 self._announced(event)
             case ToolStarted():
@@ -199,6 +208,15 @@ class SessionUpdates:
                 pass
 
     # --- words -----------------------------------------------------------------------------------
+
+    def _piece(self, kind: str, text: str) -> None:
+        """More of what the model says, as far as its words are whole (SEC-9)."""
+        if kind != self._speaks:
+            if rest := self._words.rest():
+                self._chunk(self._speaks, rest)
+            self._speaks = kind
+        if told := self._words.add(text):
+            self._chunk(kind, told)
 
     def _chunk(self, kind: str, text: str) -> None:
         content = {"type": "text", "text": harmless(text)}
@@ -382,6 +400,7 @@ class SessionUpdates:
 
     def end_turn(self, updated_at: float) -> None:
         """What is known only when a turn has ended."""
+        self._piece("", "")
         for call_id in list(self._running):
             self._flush(call_id)
         self._running.clear()
@@ -411,6 +430,7 @@ class SessionUpdates:
                 for event in past.events(page.messages, page.notes, page.runs):
                     self.on_event(event)
                 await asyncio.sleep(0)
+            self._piece("", "")
         finally:
             self._is_live = True
         self.usage()

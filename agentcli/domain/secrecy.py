@@ -12,12 +12,15 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.values import mutable
 
+_OF_KEYS = "".join(map(chr, range(ord("!"), ord("~") + 1)))
+_LONGEST_KEY = 4_096
 _SHORTEST = 12
 _SHORT = 8
 _LEAST_BITS = 40.0
@@ -87,6 +90,29 @@ def is_secret(value: str, *, is_local: bool = False) -> bool:
         return False
     body = text[prefix.end() :] if prefix else text
     return len(body) >= _SHORTEST and not _is_dummy(body) and _bits(body) >= _LEAST_BITS
+
+
+@mutable
+class WholeWords:
+    """A text that comes in pieces, without keys: a word waits until it is whole.
+
+    No key is known by a piece of it. ``redact`` takes them out of a text.
+    """
+
+    redact: Callable[[str], str]
+    _word: str = ""
+
+    def add(self, text: str) -> str:
+        """What can be told now that ``text`` has come, too."""
+        whole = self.redact(self._word + text)
+        end = max(len(whole.rstrip(_OF_KEYS)), len(whole) - _LONGEST_KEY)
+        self._word = whole[end:]
+        return whole[:end]
+
+    def rest(self) -> str:
+        """What has waited until the end."""
+        word, self._word = self._word, ""
+        return word
 
 
 def may_hold_secret(text: str) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.errors import UsageError
+from agentcli.domain.files import open_named
 from agentcli.domain.values import frozen
 from agentcli.ui.sanitize import clean_line
 
@@ -79,6 +80,12 @@ class TasksFile:
     cwd_field: str | None = None
     mode: str = "yolo"
     say: Callable[[str], None] = lambda _: None
+
+
+def tasks_data(path: Path) -> bytes:
+    """What a file or a pipe holds, hardly more than it may. Raises ``OSError``."""
+    with open_named(path) as file:
+        return file.read(MAX_TASKS_BYTES + 1)
 
 
 def read_tasks(source: TasksFile) -> tuple[BatchTask, ...]:

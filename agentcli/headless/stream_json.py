@@ -54,6 +54,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
+from agentcli.domain.secrecy import WholeWords
 
 # what ends a line for some readers, and what a terminal would obey or reorder (SEC-10)
 _UNSAFE = re.compile(
@@ -169,8 +170,6 @@ def denial(event: ToolRefused) -> dict[str, Any]:
     }
 
 
-_OF_KEYS = "".join(map(chr, range(ord("!"), ord("~") + 1)))
-_LONGEST_KEY = 4_096
 _EMPTY: dict[str, dict[str, Any]] = {
     "text": {"type": "text", "text": ""},
     "thinking": {"type": "thinking", "thinking": "", "signature": ""},
@@ -190,9 +189,8 @@ class PartialMessages:
         self, emit: Callable[[dict[str, Any]], None], redact: Callable[[str], str] = str
     ) -> None:
         self._emit = emit
-        self._redact = redact
+        self._words = WholeWords(redact)
         self._block = ""
-        self._word = ""
         self._index = -1
         self._calls: dict[str, int] = {}
         self.model = ""
@@ -206,10 +204,7 @@ class PartialMessages:
             self._end_block()
             self._start(_EMPTY[kind])
             self._block = kind
-        whole = self._redact(self._word + text)
-        end = max(len(whole.rstrip(_OF_KEYS)), len(whole) - _LONGEST_KEY)
-        self._word = whole[end:]
-        self._say(whole[:end])
+        self._say(self._words.add(text))
 
     def _say(self, text: str) -> None:
         if text:
@@ -270,9 +265,9 @@ class PartialMessages:
 
     def _end_block(self) -> None:
         if self._block:
-            self._say(self._word)
+            self._say(self._words.rest())
             self._stop(self._index)
-            self._block = self._word = ""
+            self._block = ""
 
     def _stop(self, index: int) -> None:
         self._emit({"type": "content_block_stop", "index": index})

@@ -719,6 +719,24 @@ def test_a_key_that_a_call_returns_is_hidden_from_the_editor(
     assert KEY not in editor.stdout
 
 
+@pytest.mark.spec("ACP-1", "SEC-9")
+def test_a_key_that_comes_in_pieces_is_hidden_from_the_editor(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(
+        say(f"It is {KEY}, said once.", thinking=f"He wants {KEY}", piece=9, delay_s=0.01)
+    )
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        assert editor.prompt(session_id, "say it") == "end_turn"
+        assert editor.said() == "It is [redacted], said once."
+        assert editor.said("agent_thought_chunk") == "He wants [redacted]"
+        told = editor.said()
+        editor.call("session/load", sessionId=session_id, cwd=str(tmp_path), mcpServers=[])
+        assert editor.said() == 2 * told
+        assert editor.leave() == 0
+
+
 @pytest.mark.spec("ACP-1")
 def test_a_login_is_offered_where_it_can_be_done_and_a_key_is_asked_for(
     model_server: ModelServer, tmp_path: Path

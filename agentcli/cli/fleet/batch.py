@@ -27,7 +27,6 @@ from agentcli.cli.redacting import exported
 from agentcli.cli.session_request import known_names
 from agentcli.cli.switching.exports import session_page
 from agentcli.domain.errors import AgentError, UsageError
-from agentcli.domain.files import open_named
 from agentcli.fleet.batch import Batch, BatchEnd, BatchPlan, Engine, Journal, LocalEngine
 from agentcli.fleet.limits import Purse
 from agentcli.fleet.report import BatchProgress, advice, summary, write_report
@@ -38,6 +37,7 @@ from agentcli.fleet.tasks import (
     TasksFile,
     check_template,
     read_tasks,
+    tasks_data,
 )
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
@@ -294,8 +294,7 @@ def _data(tasks: str) -> bytes:
             raise UsageError("the tasks are to come from stdin, which is a terminal", "pipe them")
         return sys.stdin.buffer.read(MAX_TASKS_BYTES + 1)
     try:
-        with open_named(Path(tasks).expanduser()) as file:
-            return file.read(MAX_TASKS_BYTES + 1)
+        return tasks_data(Path(tasks).expanduser())
     except (OSError, RuntimeError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         advice = "name a file of tasks: agent batch FILE.jsonl"
