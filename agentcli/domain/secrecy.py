@@ -21,6 +21,7 @@ from agentcli.domain.values import mutable
 
 _OF_KEYS = "".join(map(chr, range(ord("!"), ord("~") + 1)))
 _LONGEST_KEY = 4_096
+MARKS, CUT = "\x02\x03", "…"
 _SHORTEST = 12
 _SHORT = 8
 _LEAST_BITS = 40.0
@@ -119,6 +120,42 @@ def may_hold_secret(text: str) -> bool:
     """Whether a word of ``text``, or a part of one, has the form of a secret."""
     words = (found[0] for form in _WORDS_OF_KEYS for found in re.finditer(form, text))
     return any(map(is_secret, words))
+
+
+def key_places(text: str) -> Iterator[tuple[int, int]]:
+    """Where in ``text`` keys are, known by their form: from, and up to."""
+    for found in re.finditer(KEYS, text):
+        if found[0].startswith("-----") or is_secret(found[0]):
+            yield found.span()
+
+
+def excerpt(marked: str, around: str) -> str:
+    """A part of ``around`` without keys; what was found in it stands between ``[`` and ``]``.
+
+    It was cut there with ``CUT``, between ``MARKS``. A part of a key would not be known as one: so
+    it is compared with what stands around it.
+    """
+    plain = plain_part(marked)
+    at = around.find(plain)
+    if at < 0:
+        around, at = plain, 0
+    at -= marked.startswith(CUT)
+    hidden = [(first - at, end - at) for first, end in key_places(around)]
+    told, place, was_hidden = list[str](), 0, False
+    for char in marked:
+        is_hidden = any(first <= place < end for first, end in hidden)
+        if not is_hidden:
+            told.append(dict(zip(MARKS, "[]", strict=True)).get(char, char))
+        elif not was_hidden:
+            told.append("[redacted]")
+        was_hidden = is_hidden
+        place += char not in MARKS
+    return "".join(told)
+
+
+def plain_part(marked: str) -> str:
+    """``marked`` as it stood in the text: without ``MARKS`` and ``CUT``."""
+    return marked.translate(dict.fromkeys(map(ord, MARKS))).strip(CUT)
 
 
 def secrets_in(name: str, value: str) -> Iterator[str]:

@@ -121,6 +121,31 @@ def test_broken_settings_hide_no_sums_but_the_prices_of_results(
     assert len(done.stderr.splitlines()) == 1 and "unknown" in done.stderr
 
 
+@pytest.mark.spec("COST-3", "CLI-8", "SEC-9")
+def test_no_list_of_sessions_shows_a_key_or_a_part_of_one(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    key = "ghp_" + "k1T9" * 9  # known by its form alone
+    model_server.add(call("bash", {"command": f"echo {'x' * 20} {key}"}), "Done.")
+    allowed = ("--allow-tool", "bash(echo *)")
+    asked = f"say {'x' * 20} {key} and marmalade"
+    done = run_agent("run", *allowed, asked, cwd=tmp_path, env=agent_env(model_server))
+    assert done.code == 0, done.stderr
+    lists = (
+        ("stats", "--format", "json"),
+        ("stats",),
+        ("sessions", "stats"),
+        ("sessions", "list"),
+        ("sessions", "list", "--format", "json"),
+        ("sessions", "search", "marmalade"),
+        ("sessions", "search", "marmalade", "--format", "json"),
+    )
+    for arguments in lists:
+        shown = run_agent(*arguments, env=agent_env()).stdout
+        assert "x" * 20 in shown, arguments
+        assert key[:8] not in shown, arguments
+
+
 @pytest.mark.slow
 @pytest.mark.spec("COST-3", "SEC-9")
 def test_the_page_has_charts_by_day_model_tool_and_session_and_no_key(

@@ -22,6 +22,7 @@ from agentcli.cli.listing import (
     wait,
 )
 from agentcli.cli.options import number
+from agentcli.cli.redacting import exported, know_secrets
 from agentcli.cli.sessions.stats import StatsOptions, stats_tables
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
@@ -120,8 +121,9 @@ def list_(options: SessionListOptions) -> int:
     files = session_files()
     most = limit if limit is not None else (sys.maxsize if as_json else _MAX_ROWS)
     infos = wait(files.newest(most, here, agents=options.all))
+    know_secrets()
     if as_json:
-        print_json(session_object(info) for info in infos)
+        print_json(exported(session_object(info)) for info in infos)
         return 0
     if not infos:
         more = "" if options.all else "; of sub-agents and batches: --all"
@@ -135,7 +137,7 @@ def list_(options: SessionListOptions) -> int:
             str(info.turns),
             info.model or "-",
             info.cwd or "-",
-            f"{mark_of(info)}{info.title or info.detail or '-'}",
+            exported(f"{mark_of(info)}{info.title or info.detail or '-'}"),
         )
         for info in infos
     ]
@@ -151,7 +153,6 @@ def list_(options: SessionListOptions) -> int:
 
 def events(options: SessionEventsOptions) -> int:
     """What a session said while it worked, in order, where that was kept."""
-    from agentcli.cli.redacting import exported, know_secrets
     from agentcli.store.files import read_events
     from agentcli.ui.export import iso_time
 
@@ -316,19 +317,20 @@ def search(options: SearchOptions) -> int:
     from agentcli.app.memory_start import find_in_memory
 
     known = find_in_memory(Paths.from_env(os.environ).memory_dir, text, limit or 50)
+    know_secrets()
     if as_json:
         facts = [
             {"id": None, "seq": None, "excerpt": fact, "memory": project, "confirmed": holds}
             for project, fact, holds in known
         ]
         found = [{"id": hit.session_id, "seq": hit.seq, "excerpt": hit.excerpt} for hit in hits]
-        print_json([*facts, *found])
+        print_json(exported([*facts, *found]))
     else:
         rows = [
-            (f"memory of {project}", "" if holds else "unconfirmed", fact)
+            (f"memory of {project}", "" if holds else "unconfirmed", exported(fact))
             for project, fact, holds in known
         ]
-        rows += [(hit.session_id, str(hit.seq), hit.excerpt) for hit in hits]
+        rows += [(hit.session_id, str(hit.seq), exported(hit.excerpt)) for hit in hits]
         print_table(("ID", "MESSAGE", "TEXT"), rows)
     return 0 if hits or known else 1
 

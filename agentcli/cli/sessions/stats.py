@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -76,10 +77,25 @@ def collect(options: StatsOptions) -> Statistics:
     if len(wanted) > _WORTH_SAYING:
         write_error_line(f"reading {len(wanted):,} sessions")
     found = statistics_of(wanted, since=since, model_of=prices())
+    know_secrets()
+    found = _without_keys(found)
     if found.unreadable:
         sessions = plural(len(found.unreadable), "session")
         write_error_line(f"warning: {sessions} cannot be read - see: agent sessions check")
     return found
+
+
+def _without_keys(found: Statistics) -> Statistics:
+    """The same; a key in a line that is cut later would not be known by what is left of it."""
+    sessions = []
+    for one in found.sessions:
+        title, detail = exported(one.info.title), exported(one.info.detail)
+        sessions.append(replace(one, info=replace(one.info, title=title, detail=detail)))
+    calls = [
+        replace(call, cost=replace(call.cost, line=exported(call.cost.line)))
+        for call in found.calls
+    ]
+    return replace(found, sessions=sessions, calls=calls)
 
 
 def _changed(path: Path) -> float:
@@ -378,7 +394,6 @@ def write_page(name: str, found: Statistics, sessions: Sequence[SessionTotal]) -
     Raises ``UsageError``.
     """
     path = Path(name).expanduser()
-    know_secrets()
     text: str = exported(stats_page(found, sessions))
     try:
         if path.is_file() and not _is_ours(path):

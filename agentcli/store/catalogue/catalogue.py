@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentcli.domain.messages import Usage
+from agentcli.domain.secrecy import CUT, MARKS, excerpt, plain_part
 from agentcli.domain.session import AFTER_ALL, Origin, SessionInfo, SessionStatus
 from agentcli.domain.values import frozen
 from agentcli.store import disk
@@ -50,6 +51,12 @@ LOG = logging.getLogger(__name__)
 VERSION = 6
 MESSAGES_PER_INSERT = 200
 MAX_RANKED = 2_000
+_AROUND = 8_192  # characters: more than a key has
+_FOUND, _FIRST = (
+    f"snippet(words, 0, '{MARKS[0]}', '{MARKS[1]}', '{CUT}', 12)",
+    "substr(body, 1, 80)",
+)
+_SHOWN = "shown({0}, substr(body, max(1, instr(body, plain({0})) - {1}), length({0}) + 2 * {1}))"
 _WORDS_OF_DAMAGE = (
     "no such",
     "has no column",
@@ -322,7 +329,7 @@ class Catalogue:
             if await _has_index(db):
                 query = _query(words)
                 rows = await db.execute_fetchall(
-                    "SELECT session_id, seq, snippet(words, 0, '[', ']', '…', 12)"
+                    f"SELECT session_id, seq, {_SHOWN.format(_FOUND, _AROUND)}"  # noqa: S608 - constants
                     " FROM words JOIN place ON place.id = words.rowid"
                     " WHERE words MATCH ? ORDER BY rank LIMIT ?",
                     (query, limit),
@@ -330,7 +337,8 @@ class Catalogue:
             else:
                 condition = " AND ".join(["instr(lower(body), lower(?))"] * len(words))
                 rows = await db.execute_fetchall(
-                    "SELECT session_id, seq, substr(body, 1, 80) FROM words JOIN place"  # noqa: S608 - constants
+                    f"SELECT session_id, seq, {_SHOWN.format(_FIRST, _AROUND)}"  # noqa: S608 - constants
+                    " FROM words JOIN place"
                     f" ON place.id = words.rowid WHERE {condition} LIMIT ?",
                     (*words, limit),
                 )
@@ -351,7 +359,7 @@ class Catalogue:
             best = dict(islice((await _best_places(db, query)).items(), limit))
             marks = _marks(best)
             rows = await db.execute_fetchall(
-                "SELECT rowid, snippet(words, 0, '[', ']', '…', 12) FROM words"  # noqa: S608 - marks
+                f"SELECT rowid, {_SHOWN.format(_FOUND, _AROUND)} FROM words"  # noqa: S608 - marks
                 f" WHERE words MATCH ? AND rowid IN ({marks})",
                 (query, *(row for row, _ in best.values())),
             )
@@ -567,26 +575,13 @@ def _row(entry: CatalogueEntry) -> tuple[object, ...]:
     info = entry.info
     usage = info.usage
     row = (
-        info.id,
-        entry.stamp,
-        to_column(info.title),
-        to_column(info.cwd),
-        float(info.created_at),
-        float(info.updated_at),
-        info.status.value,
-        to_column(info.detail),
-        info.turns,
-        to_column(info.model),
-        info.parent_id,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.reasoning_tokens,
-        None if info.cost_usd is None else float(info.cost_usd),
-        to_column(info.agent),
+        info.id, entry.stamp, to_column(info.title), to_column(info.cwd), float(info.created_at),
+        float(info.updated_at), info.status.value, to_column(info.detail), info.turns,
+        to_column(info.model), info.parent_id, usage.input_tokens, usage.output_tokens,
+        usage.cache_read_tokens, usage.cache_write_tokens, usage.reasoning_tokens,
+        None if info.cost_usd is None else float(info.cost_usd), to_column(info.agent),
         "" if info.origin is None else to_json(info.origin.as_json()),
-    )
+    )  # fmt: skip
     return _proved(row)
 
 
@@ -662,6 +657,8 @@ async def _opened(path: Path) -> AsyncIterator[Connection]:
             path, timeout=STATEMENT_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         db.create_function("folded", 1, _folded, deterministic=True)
+        db.create_function("plain", 1, plain_part, deterministic=True)
+        db.create_function("shown", 2, excerpt, deterministic=True)
         opened.append(db)
         return db
 
