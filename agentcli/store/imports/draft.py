@@ -31,6 +31,8 @@ from agentcli.domain.session import session_id_at
 from agentcli.domain.values import frozen, mutable
 from agentcli.store.imports.reading import LeftOut, Record, Source
 
+MAX_TURNS_BACK = 300
+
 
 @mutable
 class DraftMessage:
@@ -73,6 +75,15 @@ class DraftSession:
     cost_usd: float | None = None
     left_out: LeftOut = field(default_factory=LeftOut)
     digest: str = ""
+    turns_back: int = 0
+
+    def may_go_back(self) -> bool:
+        """Whether one more compaction or roll-back is taken: each looks through all before it."""
+        self.turns_back += 1
+        if self.turns_back > MAX_TURNS_BACK:
+            what = f"compaction or roll-back beyond the first {MAX_TURNS_BACK}"
+            self.left_out[what] += 1
+        return self.turns_back <= MAX_TURNS_BACK
 
     def take_back_from(self, first: DraftMessage | None) -> None:
         """What was said from ``first`` on is no longer part of the conversation."""
@@ -130,7 +141,7 @@ def lawful(draft: DraftSession) -> list[DraftMessage]:
     for each in draft.messages:
         if isinstance(each.message, ToolResult):
             results.setdefault(each.message.call_id, deque()).append(each)
-    used: set[str] = set()
+    used: dict[str, int] = {}
     found: list[DraftMessage] = []
     for each in draft.messages:
         message = each.message
@@ -158,7 +169,7 @@ def _exchange(
     asked: DraftMessage,
     message: AssistantMessage,
     results: dict[str, deque[DraftMessage]],
-    used: set[str],
+    used: dict[str, int],
 ) -> Iterator[DraftMessage]:
     """A message with calls, each under an id of its own, and their results."""
     parts: list[Any] = []
@@ -183,14 +194,14 @@ def _exchange(
     yield from answers
 
 
-def _free_id(wanted: str, used: set[str]) -> str:
+def _free_id(wanted: str, used: dict[str, int]) -> str:
+    """An id that no other call has; ``used`` has, by each that was given, the next number."""
     name = clean_id(wanted) if wanted else "call"
-    number = 2
-    free = name
+    free, number = name, used.get(name, 2)
     while free in used or free == "call":
         free = f"{name[:48]}-{digest(wanted, 6)}-{number}"
         number += 1
-    used.add(free)
+    used[free], used[name] = 2, number
     return free
 
 

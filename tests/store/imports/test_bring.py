@@ -504,6 +504,23 @@ def test_a_file_makes_a_bounded_number_of_sessions(
 
 
 @pytest.mark.spec("CLI-8", "SEC-13")
+def test_what_repeats_itself_is_read_in_the_time_that_its_size_takes(importer: Importer) -> None:
+    count = 6_000
+    records = [said("u0", None, 1, "hello")]
+    records += [
+        reply(f"u{n + 1}", f"u{n}", 2, "one", use("same", "Bash", command="ls"))
+        for n in range(count)
+    ]
+    lines = importer.read(io.BytesIO(jsonl(records)), "claude")
+    calls = calls_of([each.message for each in lawful(lines)])
+    assert len({call.id for call in calls}) == len(calls) == count
+    summary = [codex("compacted", 3, message="So far."), spoken("user", 4, "And?")] * count
+    lines = importer.read(io.BytesIO(jsonl([*codex_session(), *summary])), "codex")
+    (told,) = (name for name in lines.left_out if "compaction or roll-back" in name)
+    assert lines.left_out[told] > count - 400
+
+
+@pytest.mark.spec("CLI-8", "SEC-13")
 def test_a_long_line_with_a_million_commas_in_its_text_is_read(importer: Importer) -> None:
     long = 'one, "two", ' * 400_000
     done = bring(importer, jsonl([codex_session()[0], spoken("user", 2, long)]))

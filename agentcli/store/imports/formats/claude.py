@@ -27,6 +27,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.values import mutable
 from agentcli.store.imports.draft import (
+    MAX_TURNS_BACK,
     DraftMessage,
     DraftSession,
     SessionFormat,
@@ -180,7 +181,9 @@ class _Telling:
     _replies: dict[str, tuple[DraftMessage, list[Any]]] = field(default_factory=dict)
     _by_uuid: dict[str, DraftMessage] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
+    _agents: dict[str, str] = field(default_factory=dict)
     _preserved: Sequence[str] = ()
+    _boundaries: int = 0
 
     def reply(self, at: int, when: float, record: Record) -> None:
         """A block or more of a reply."""
@@ -194,7 +197,6 @@ class _Telling:
         self._by_uuid[text_in(record, "uuid")] = reply
         new = list(_reply_parts(message, draft.left_out))
         parts += new
-        reply.message = assistant_message(parts)
         reply.usage = _usage(dict_in(message, "usage"))
         reply.model = f"anthropic/{text_in(message, 'model')[:200]}"
         if at in self.part_of:
@@ -205,12 +207,15 @@ class _Telling:
                 agent = str(call.arguments.get("agent") or "task")[:100]
                 prompt = str(call.arguments.get("prompt", "")).strip()
                 self.began[prompt] = (agent, call.id)
+                self._agents.setdefault(call.id, agent)
 
     def said(self, at: int, when: float, record: Record) -> None:
         """Results, what the user said, or a summary."""
         draft, message = self.draft, dict_in(record, "message")
         own = list(_user_messages(record, message, self._names, draft.left_out))
         if own and record.get("isCompactSummary") is True:
+            if not draft.may_go_back():
+                return
             parts = own[0].message.parts
             kept = [self._by_uuid[n] for n in self._preserved if n in self._by_uuid]
             draft.fold_into(DraftMessage(user_message(parts, is_summary=True), when), kept)
@@ -222,12 +227,18 @@ class _Telling:
         agent_id = text_in(dict_in(record, "toolUseResult"), "agentId")
         for block in _blocks(message) if agent_id else ():
             call_id = text_in(block, "tool_use_id")
-            known = (name for name, call in self.began.values() if call == call_id)
-            self.began[agent_id] = (next(known, "task"), call_id)
+            self.began[agent_id] = (self._agents.get(call_id, "task"), call_id)
 
     def compacted(self, record: Record, records: Sequence[Record]) -> None:
         """The summary that follows does not stand for what was kept word for word."""
-        self._preserved = _preserved(record, records)
+        may_go_back = self.draft.turns_back < MAX_TURNS_BACK and self._boundaries < MAX_TURNS_BACK
+        self._preserved = _preserved(record, records) if may_go_back else ()
+        self._boundaries += 1
+
+    def close(self) -> None:
+        """All blocks of all replies are known."""
+        for reply, parts in self._replies.values():
+            reply.message = assistant_message(parts)
 
 
 def _tell(draft: DraftSession, records: Sequence[Record]) -> dict[str, tuple[str, str]]:
@@ -243,6 +254,7 @@ def _tell(draft: DraftSession, records: Sequence[Record]) -> dict[str, tuple[str
             telling.said(at, when, record)
         elif text_in(record, "type") == "assistant" and not _is_synthetic(record):
             telling.reply(at, when, record)
+    telling.close()
     return telling.began
 
 

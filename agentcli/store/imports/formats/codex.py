@@ -143,6 +143,8 @@ class _Rollout:
             self.draft.title = text_in(payload, "thread_name", "name") or self.draft.title
 
     def _roll_back(self, turns: int) -> None:
+        if not self.draft.may_go_back():
+            return
         prompts = [
             each
             for each in self.draft.messages
@@ -154,6 +156,8 @@ class _Rollout:
     def _compacted(self, payload: Record) -> None:
         """The summary stands for all but the prompts that were kept; a sealed one for none."""
         self.close()
+        if not self.draft.may_go_back():
+            return
         history = records_in(payload, "replacement_history")
         said = [user_message(_parts(item, LeftOut())).text for item in history if _is_user(item)]
         prompts = {

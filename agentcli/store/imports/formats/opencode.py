@@ -115,6 +115,8 @@ def _fold(
     if not text.strip():
         draft.left_out["summary without text"] += 1
         return
+    if not draft.may_go_back():
+        return
     begin = next((n for n, each in enumerate(draft.messages) if each is tail), len(draft.messages))
     summary = DraftMessage(user_message([TextPart(text)], is_summary=True), at)
     draft.fold_into(summary, draft.messages[begin:])
