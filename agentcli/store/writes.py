@@ -149,12 +149,13 @@ class SessionWrites:
         self, db: sqlite3.Connection, messages: Sequence[tuple[Message, float | None]]
     ) -> None:
         """What a history begins with that another program has kept (CTRL-9), each with its time."""
-        now = time.time()
+        now, asked = time.time(), None
         for message, at in messages:
             if isinstance(message, ToolResult):
-                self._append_result(db, message, now if at is None else at)
-            else:
-                self._append(db, message, now if at is None else at)
+                self._append_result(db, message, now if at is None else at, asked)
+                continue
+            seq = self._append(db, message, now if at is None else at)
+            asked = seq if isinstance(message, AssistantMessage) else asked
 
     def places(
         self,
@@ -360,13 +361,17 @@ class SessionWrites:
     def _name(self, named: ToolCall | ToolResult) -> str | bytes:
         return to_column(self.redact(named.name))
 
-    def _append_result(self, db: sqlite3.Connection, result: ToolResult, now: float) -> None:
+    def _append_result(
+        self, db: sqlite3.Connection, result: ToolResult, now: float, asked: int | None = None
+    ) -> None:
+        """``asked`` is the message that asks, where that is known: else the newest reply."""
         seq = self._append(db, result, now)
         # The row is missing only in sessions that were imported or repaired.
         changed = db.execute(
             "INSERT INTO tool_run (call_id, name, status, message_seq, finished_at, result_seq)"
             " VALUES (:id, :name, :status,"
-            " (SELECT max(seq) FROM message WHERE role = 'assistant'), :now, :seq)"
+            " coalesce(:asked, (SELECT max(seq) FROM message WHERE role = 'assistant')),"
+            " :now, :seq)"
             " ON CONFLICT (call_id) DO UPDATE SET result = NULL, result_seq = :seq,"
             " finished_at = coalesce(finished_at, :now),"
             " status = CASE WHEN status IN ('pending', 'running') THEN :status ELSE status END"
@@ -375,6 +380,7 @@ class SessionWrites:
                 "id": to_column(result.call_id),
                 "name": self._name(result),
                 "status": run_status_of(result).value,
+                "asked": asked,
                 "now": now,
                 "seq": seq,
             },

@@ -512,7 +512,8 @@ def test_what_repeats_itself_is_read_in_the_time_that_its_size_takes(importer: I
         for n in range(count)
     ]
     lines = importer.read(io.BytesIO(jsonl(records)), "claude")
-    calls = calls_of([each.message for each in lawful(lines)])
+    session = loaded(importer, importer.bring_in(lines))
+    calls = calls_of(session.history().messages)
     assert len({call.id for call in calls}) == len(calls) == count
     summary = [codex("compacted", 3, message="So far."), spoken("user", 4, "And?")] * count
     lines = importer.read(io.BytesIO(jsonl([*codex_session(), *summary])), "codex")
