@@ -41,6 +41,7 @@ _HEAD = f'{{"format": "{FORMAT}"'.encode()
 _TEMPORARY = re.compile(r"\.[\w.-]+\.(?:jsonl|json|html)\.[0-9]+")
 _UNFIT = re.compile(r"[^a-z0-9-]+")
 _SLUG_CHARS = 40
+_LARGEST = 1 << 53
 _DIGEST_CHARS = 16
 
 
@@ -200,16 +201,16 @@ class Journal:
         if at == 0:
             if value.get("format") != FORMAT:
                 raise self._damaged(at)
-            self.batch, self._created_ms = str(value["batch"]), int(value["created_ms"])
+            self.batch, self._created_ms = str(value["batch"]), _count(value["created_ms"])
         elif (begun := value.get("begin")) is not None:
             known = self.tasks.setdefault(str(begun), TaskStanding())
             known.state = BatchState.INTERRUPTED
-            known.attempts = int(value["attempts"])
-            known.afresh = int(value["afresh"])
+            known.attempts = _count(value["attempts"])
+            known.afresh = _count(value["afresh"])
             known.session_id = self.session_of(str(begun))
             if value["session_id"] != known.session_id:
                 raise ValueError(begun)
-            known.earlier_usd = float(value["earlier_usd"])
+            known.earlier_usd = _amount(value["earlier_usd"])
             known.content = str(value["content"])
             known.row_at = -1
         elif (ran := value.get("ran")) is not None and str(ran) in self.tasks:
@@ -218,7 +219,7 @@ class Journal:
         elif isinstance(row := value.get("end"), dict):
             known = self.tasks.setdefault(str(row["id"]), TaskStanding())
             known.state = BatchState(row["state"])
-            known.exit_code = None if row["exit_code"] is None else int(row["exit_code"])
+            known.exit_code = None if row["exit_code"] is None else _count(row["exit_code"])
             known.cost_usd, known.duration_ms = _spent(row)
             known.row_at = at
 
@@ -300,7 +301,18 @@ class Journal:
 
 def _spent(value: Mapping[str, Any]) -> tuple[float | None, int]:
     cost = value["cost_usd"]
-    return None if cost is None else float(cost), int(value["duration_ms"])
+    return None if cost is None else _amount(cost), _count(value["duration_ms"])
+
+
+def _count(value: Any) -> int:
+    """A number that can be one of ours; raises ``ValueError`` for any other, and ``TypeError``."""
+    return int(_amount(value))
+
+
+def _amount(value: Any) -> float | int:
+    if not 0 <= value <= _LARGEST:  # no NaN either
+        raise ValueError("no number of a batch")
+    return value if isinstance(value, int) else float(value)
 
 
 def _row(task_id: str, known: TaskStanding) -> dict[str, Any]:

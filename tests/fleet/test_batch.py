@@ -378,6 +378,8 @@ def test_one_process_at_a_time_has_a_directory(tmp_path: Path) -> None:
         f'{HEAD}\n{{"end": {{"id": "a", "state": "odd"}}}}\n',
         f'{HEAD}\n{{"begin": "a"}}\n{DONE}\n',
         f"{HEAD}\n{DONE.replace('0.1', '[]')}\n",
+        *(f"{HEAD}\n{DONE.replace('0.1', cost)}\n" for cost in ("NaN", "Infinity", "-5", "1e999")),
+        '{"format": "agentcli-batch/1", "batch": "x", "created_ms": 1e999}\n',
         f'{HEAD}\n{{"begin": "a", "session_id": "../x", "attempts": 1, "afresh": 0}}\n{DONE}\n',
     ],
 )
