@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.app.files import file_keeper
-from agentcli.app.files.file_keeper import TOO_LARGE, TOO_SLOW, WorkspaceWatch
+from agentcli.app.files.file_keeper import TOO_SLOW, WorkspaceWatch
 from agentcli.domain.rewind import ABSENT, FileKind, FileState
 
 STOP = threading.Event()
@@ -125,7 +125,7 @@ def test_what_a_call_has_kept_itself_is_not_found_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("TT-1", "SEC-13")
-def test_a_slow_look_is_said_and_tried_again_a_few_times(
+def test_a_slow_look_is_said_and_tried_again_a_few_times_and_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").touch()
@@ -136,8 +136,15 @@ def test_a_slow_look_is_said_and_tried_again_a_few_times(
     monkeypatch.setattr(file_keeper, "LOOK_S", 60.0)
     assert watch.look(STOP) == ""
     monkeypatch.setattr(file_keeper, "LOOK_S", -1.0)
-    seen = [watch.look(STOP) for _ in range(4)]
-    assert seen == [TOO_SLOW] * 3 + [TOO_LARGE]
+    assert [watch.look(STOP) for _ in range(3)] == [TOO_SLOW] * 3
+    monkeypatch.setattr(file_keeper, "LOOK_S", 60.0)
+    assert watch.look(STOP) == TOO_SLOW
+    monkeypatch.setattr(file_keeper, "PAUSE_S", 0.0)
+    monkeypatch.setattr(file_keeper, "LOOK_S", -1.0)
+    rested = WorkspaceWatch(tmp_path, lambda _: False)
+    assert [rested.look(STOP) for _ in range(4)] == [TOO_SLOW] * 4
+    monkeypatch.setattr(file_keeper, "LOOK_S", 60.0)
+    assert rested.look(STOP) == ""
 
 
 @pytest.mark.spec("CAN-9")

@@ -178,6 +178,7 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_WATCHED_BYTES = 1024 * 1024
 LOOK_S = 2.0
 MAX_SLOW_LOOKS = 3
+PAUSE_S = 60.0  # after so many slow ones; what made them slow may pass
 MAX_LISTED = 4 * 1024 * 1024
 _PACKED_FROM = 512
 _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
@@ -210,7 +211,7 @@ class WorkspaceWatch:
         self._is_secret = is_secret
         self._known: dict[str, _Seen] = {}
         self._looked_ns = 0
-        self._slow = 0
+        self._slow, self._again_at = 0, 0.0
         self._too_large = False
         self._turn = threading.Lock()
 
@@ -245,8 +246,10 @@ class WorkspaceWatch:
                     self._known[name] = _Seen(mark, _packed(state), is_young=True)
 
     def _look(self, stop: threading.Event) -> str:
-        if self._too_large or self._slow >= MAX_SLOW_LOOKS:
+        if self._too_large:
             return TOO_LARGE
+        if self._slow >= MAX_SLOW_LOOKS and time.monotonic() < self._again_at:
+            return TOO_SLOW
         began_ns, problem = time.time_ns(), ""
         try:
             known = self._seen(stop, time.monotonic() + LOOK_S, began_ns)
@@ -265,7 +268,7 @@ class WorkspaceWatch:
             if stop.is_set():
                 break
             if time.monotonic() > until:
-                self._slow += 1
+                self._slow, self._again_at = self._slow + 1, time.monotonic() + PAUSE_S
                 raise _Unseen(TOO_SLOW)
             mark = mark_of(name) if name else None
             if mark is None:
