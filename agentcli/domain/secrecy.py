@@ -97,7 +97,8 @@ def is_secret(value: str, *, is_local: bool = False) -> bool:
 class WholeWords:
     """A text that comes in pieces, without keys: a word waits until it is whole.
 
-    No key is known by a piece of it. ``redact`` takes them out of a text.
+    No key is known by a piece of it, and of one whose begin is known the end would be left: what
+    waits is as it came. ``redact`` takes keys out of a text.
     """
 
     redact: Callable[[str], str]
@@ -105,15 +106,27 @@ class WholeWords:
 
     def add(self, text: str) -> str:
         """What can be told now that ``text`` has come, too."""
-        whole = self.redact(self._word + text)
-        end = max(len(whole.rstrip(_OF_KEYS)), len(whole) - _LONGEST_KEY)
+        begun = len(text.rstrip(_OF_KEYS))
+        whole, end = self._word + text, len(self._word) + begun if begun else 0
+        if len(whole) - end > 2 * _LONGEST_KEY:
+            end = self._between_keys(whole)
         self._word = whole[end:]
-        return whole[:end]
+        return self.redact(whole[:end])
 
     def rest(self) -> str:
         """What has waited until the end."""
         word, self._word = self._word, ""
-        return word
+        return self.redact(word)
+
+    def _between_keys(self, whole: str) -> int:
+        """Where a word may be parted that is too long to wait: in no key."""
+        last = len(whole) - _LONGEST_KEY
+        start = max(last - _LONGEST_KEY, 0)
+        told = self.redact(whole[start:])
+        for end in range(last, start, -1):
+            if self.redact(whole[start:end]) + self.redact(whole[end:]) == told:
+                return end
+        return last
 
 
 def may_hold_secret(text: str) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agentcli.config.redaction import Redactor
 from agentcli.domain.secrecy import (
+    WholeWords,
     is_credential,
     is_private_server,
     is_secret,
@@ -165,3 +167,23 @@ def test_an_address_and_words_are_no_secret_of_a_header(name: str, text: str) ->
 ])  # fmt: skip
 def test_what_servers_are_started_with_is_no_secret(text: str) -> None:
     assert not [*keys_within(text)]
+
+
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize("piece", [1, 4, 20, 3_000])
+@pytest.mark.parametrize("key", [KEYS[0], KEYS[5]])
+def test_a_key_that_comes_in_pieces_is_taken_out_whole(key: str, piece: int) -> None:
+    redact = Redactor([key]).redact_known
+    long = f"{'x' * 9_000}{key}{'y' * 5_000}{key * 200}"
+    for text in (f"It is {key}, said once.", key, f"a {key}{key} b", long, f"{long} {long}"):
+        words = WholeWords(redact)
+        told = [words.add(text[at : at + piece]) for at in range(0, len(text), piece)]
+        assert "".join(told) + words.rest() == redact(text)
+        assert len(text) < 9_000 or any(told[: 9_000 // piece])  # nothing waits for ever
+
+
+@pytest.mark.spec("SEC-9", "SEC-13")
+def test_words_without_blanks_are_told_as_they_come() -> None:
+    words = WholeWords(Redactor([KEYS[0]]).redact_known)
+    assert [words.add(char) for char in "漢字a b"] == ["漢", "字", "", "a ", ""]
+    assert words.rest() == "b"

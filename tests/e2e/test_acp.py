@@ -720,13 +720,15 @@ def test_a_key_that_a_call_returns_is_hidden_from_the_editor(
 
 
 @pytest.mark.spec("ACP-1", "SEC-9")
+@pytest.mark.parametrize("key", [KEY, "ghp_aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zA2"])
+@pytest.mark.parametrize("piece", [4, 9])
 def test_a_key_that_comes_in_pieces_is_hidden_from_the_editor(
-    model_server: ModelServer, tmp_path: Path
+    model_server: ModelServer, tmp_path: Path, key: str, piece: int
 ) -> None:
     model_server.add(
-        say(f"It is {KEY}, said once.", thinking=f"He wants {KEY}", piece=9, delay_s=0.01)
+        say(f"It is {key}, said once.", thinking=f"He wants {key}", piece=piece, delay_s=0.01)
     )
-    with Editor(model_server, tmp_path) as editor:
+    with Editor(model_server, tmp_path, GITHUB_TOKEN=key) as editor:
         session_id = editor.new()
         assert editor.prompt(session_id, "say it") == "end_turn"
         assert editor.said() == "It is [redacted], said once."
