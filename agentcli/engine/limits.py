@@ -32,6 +32,7 @@ FEWEST_STEPS = 5
 NEAR = 0.85
 FEWEST_OUTPUT_TOKENS = 256
 _NEAR_STEPS = 20
+_SHELL = "bash"
 
 
 @mutable
@@ -271,7 +272,7 @@ class Repeats:
 def _digest(call: ToolCall, result: ToolResult) -> bytes:
     """Call and result without what differs each time: the id, and how long a command took."""
     digest = hashlib.blake2b(digest_size=16)
-    asked = json.dumps([call.name, _meant(call.arguments), call.malformed], sort_keys=True)
+    asked = json.dumps([call.name, _meant(call), call.malformed], sort_keys=True)
     digest.update(asked.encode())
     for part in result.parts:
         if isinstance(part, TextPart):
@@ -283,10 +284,13 @@ def _digest(call: ToolCall, result: ToolResult) -> bytes:
     return digest.digest()
 
 
-def _meant(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments, of a command without what changes nothing of what it does."""
-    command = arguments.get("command")
-    if not isinstance(command, str):
-        return arguments
-    rest = {name: value for name, value in arguments.items() if name != "description"}
+def _meant(call: ToolCall) -> Mapping[str, Any]:
+    """The arguments, of the shell's without what changes nothing of what it does.
+
+    What those of other tools mean they alone know.
+    """
+    command = call.arguments.get("command")
+    if call.name != _SHELL or not isinstance(command, str):
+        return call.arguments
+    rest = {name: value for name, value in call.arguments.items() if name != "description"}
     return {**rest, "command": command.split()}

@@ -152,6 +152,14 @@ def test_blanks_and_what_is_said_of_a_command_make_no_other_call_of_it(
     assert _kind(found) == kind
 
 
+def test_what_is_called_a_command_by_another_tool_is_told_by_all_that_it_is_given() -> None:
+    repeats, name = Repeats(), "mcp__tracker__do"
+    for n in range(2 * POINTED_OUT_AT):
+        arguments = {"command": "create", "description": f"issue {n}"}
+        result = ToolResult("a", name, (TextPart("done"),))
+        assert _kind(repeats.observe([ToolCall("a", name, arguments)], [result])) == ""
+
+
 @pytest.mark.parametrize("varied", [True, False])
 def test_the_status_and_images_are_part_of_a_result(varied: bool) -> None:
     repeats = Repeats()
