@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING
 
 from agentcli.domain.patterns import LazyPattern
@@ -30,7 +30,12 @@ MAX_CHARS = 100_000
 _SEPARATORS = LazyPattern(r"[;&|\n\r(){}`]|\$\(")
 _COPY = LazyPattern(r"(?<![0-9])[0-9]*[<>]&(?:[0-9]+-?|-)(?![^\s;&|<>()])")
 _REDIRECTION = LazyPattern(r"(?<![0-9])[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
-_WRITTEN = LazyPattern(r"(?:>>|<>|>\||>)&?[ \t]*((?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s<>;&|()\"'])+)")
+_WRITTEN = LazyPattern(
+    r"""(?:>>|<>|>\||>)&?(?:[\ \t]|\\\n)*((?:"[^"\n]*"|'[^'\n]*'|\\(?s:.)
+    |\$\((?:[^()]|\([^()]*+\))*+\)|`[^`]*+`|\$\{[^{}]*+\}|[^\s<>;&|()"'])+)""",
+    re.VERBOSE,
+)
+_BRACED = LazyPattern(r"\$\{([A-Za-z_]\w*)\}(?!\w)")
 _QUOTING = LazyPattern(r"\\\n|\$(?=['\"])|['\"\\]")
 _ASSIGNMENT = LazyPattern(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=.*", re.DOTALL)
 _KEYWORDS = frozenset(
@@ -229,14 +234,23 @@ class _Reading:
 def _opened(outer: SimpleCommand, inner: Inner, wrappers: tuple[str, ...]) -> _Open:
     if inner.script is not None:
         return _Open(inner.script, None, wrappers)
-    own = outer.words[inner.start : inner.start + len(inner.words)]
-    if inner.words == own and len(outer.sources) == len(outer.words):
-        sources = outer.sources[inner.start : inner.start + len(inner.words)]
+    place = slice(inner.start, inner.start + len(inner.words))
+    own, written = outer.words[place], outer.sources[place]
+    if len(outer.sources) != len(outer.words):
+        own = written = ()
+    if inner.words == own:
+        sources, shown = written, " ".join(written)
     else:
-        sources = tuple("…" if word is None else shlex.quote(word) for word in inner.words)
+        shorts = tuple("…" if word is None else shlex.quote(word) for word in inner.words)
+        shown = " ".join(shorts)
+        # what the shell expands is told of as it is written; no source is of what another gives
+        both = zip_longest(inner.words, own, written, shorts, fillvalue="")
+        sources = tuple(
+            source if word is None is before else short for word, before, source, short in both
+        )
     command = SimpleCommand(
         inner.words,
-        " ".join(sources),
+        shown,
         redirections=tuple(each for each in outer.redirections if each.text is not None),
         wrappers=wrappers,
         sources=sources,
@@ -333,6 +347,7 @@ def _pieces_of(text: str) -> Iterable[str]:
 
 def word_lists(text: str, most: int | None = None) -> Iterator[list[str]]:
     """The commands of ``parts_of`` as words, at most so many of each."""
+    text = _BRACED.sub(r"$\1", text)  # its braces begin no command
     for source in dict.fromkeys((text, unquoted(text))):
         for piece in _pieces_of(source):
             yield from _commands_in(_REDIRECTION.sub(" ", unquoted(piece)).split(), most)
@@ -342,6 +357,9 @@ def written_names(text: str) -> Iterator[str]:
     """Whatever stands behind a redirection that writes, as it is written."""
     for found in _WRITTEN.finditer(text[:MAX_CHARS]):
         yield found[1]
+        before, ends, _ = found[1].partition("`")  # perhaps those of a substitution around it
+        if ends and before:
+            yield before
 
 
 def matches_pattern(text: str, pattern: str) -> bool:

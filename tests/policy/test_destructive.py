@@ -270,6 +270,12 @@ WRITES = [
     "sed -n 'w .envrc' a", "sed 's/a/b/w .envrc' a", "awk '{print > \".envrc\"}' a", "awk '{print | \"tee ~/.bashrc\"}' a",
     'cp a "$(git rev-parse --git-dir)/hooks/pre-commit"', "cd `git rev-parse --git-dir`/hooks && cp x y",
     'echo x > "$(git rev-parse --git-path hooks/pre-commit)"', "zip .git/hooks/x a",
+    # places that the shell puts in, wherever they stand
+    "echo x > $(pwd)/.envrc", "bash -c 'echo x > `pwd`/.envrc'", "echo `echo x > $PWD/.envrc`",
+    "echo x > $(git rev-parse --git-dir)/config", "echo $(echo x >>$PWD/.git/con\\\nfig)",
+    "find . -name a -exec cp {} $PWD/.git/config ';'", 'find . -exec cp {} "$HOME/.bashrc" +',
+    "find . -exec cp -t ~+/.git/hooks {} +", "xargs -I% cp % ~/.bashrc", "xargs cp -t $PWD/.git/hooks",
+    "cat <<E; cp a ${PWD}/.envrc\nx\nE", "cat <<E; dd of=${HOME}/.bashrc\nx\nE",
     # a template has hooks
     "git init --template=sub .", "git init --templ sub", "git -c init.templateDir=sub init x",
     "git clone --template=sub a b",
