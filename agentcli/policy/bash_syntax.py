@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen, mutable
-from agentcli.policy.bash_command import Loop, ParsedCommand, SimpleCommand, within_quotes
+from agentcli.policy.bash_command import Loop, ParsedCommand, SimpleCommand, unquote, within_quotes
 from agentcli.policy.bash_wrappers import Inner, evaluates, look_through
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _WRITTEN = LazyPattern(
     |\$\((?:[^()]|\([^()]*+\))*+\)|`[^`]*+`|\$\{[^{}]*+\}|[^\s<>;&|()"'])+)""",
     re.VERBOSE,
 )
-_BRACED = LazyPattern(r"\$\{([A-Za-z_]\w*)\}(?!\w)")
+_NAMED = LazyPattern(r"(?:\$\{([A-Za-z_]\w*)\}|\$\(pwd\)|`pwd`)(?!\w)")
 _QUOTING = LazyPattern(r"\\\n|\$(?=['\"])|['\"\\]")
 _ASSIGNMENT = LazyPattern(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=.*", re.DOTALL)
 _KEYWORDS = frozenset(
@@ -215,9 +215,11 @@ class _Reading:
         self._doubt(evaluates(command.words, command.sources) or looked.why_not)
         if looked.why_not and None in command.words[1:]:  # a script, perhaps, as it is written
             both = zip(command.words[1:], command.sources[1:], strict=False)
-            unseen = "\n".join(source for word, source in both if word is None)
-            text = " ".join(command.sources[1:]) if base == "eval" else unseen
-            waiting.appendleft(_Open(within_quotes(text), None, wrappers))
+            unseen = "\n".join(
+                unquote(source) or within_quotes(source) for word, source in both if word is None
+            )
+            text = within_quotes(" ".join(command.sources[1:])) if base == "eval" else unseen
+            waiting.appendleft(_Open(text, None, wrappers))
         if not looked.inner:
             return
         if len(wrappers) > _MAX_WRAPPERS:
@@ -243,11 +245,9 @@ def _opened(outer: SimpleCommand, inner: Inner, wrappers: tuple[str, ...]) -> _O
     else:
         shorts = tuple("…" if word is None else shlex.quote(word) for word in inner.words)
         shown = " ".join(shorts)
-        # what the shell expands is told of as it is written; no source is of what another gives
-        both = zip_longest(inner.words, own, written, shorts, fillvalue="")
-        sources = tuple(
-            source if word is None is before else short for word, before, source, short in both
-        )
+        # what the shell, or the wrapper, puts another text in is told of as it is written
+        each = zip_longest(inner.words, written, shorts, fillvalue="")
+        sources = tuple((word is None and source) or short for word, source, short in each)
     command = SimpleCommand(
         inner.words,
         shown,
@@ -347,8 +347,8 @@ def _pieces_of(text: str) -> Iterable[str]:
 
 def word_lists(text: str, most: int | None = None) -> Iterator[list[str]]:
     """The commands of ``parts_of`` as words, at most so many of each."""
-    text = _BRACED.sub(r"$\1", text)  # its braces begin no command
-    for source in dict.fromkeys((text, unquoted(text))):
+    named = _NAMED.sub(lambda found: f"${found[1] or 'PWD'}", text)  # which begins no command
+    for source in dict.fromkeys((text, unquoted(text), named, unquoted(named))):
         for piece in _pieces_of(source):
             yield from _commands_in(_REDIRECTION.sub(" ", unquoted(piece)).split(), most)
 

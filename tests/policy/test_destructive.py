@@ -276,6 +276,9 @@ WRITES = [
     "find . -name a -exec cp {} $PWD/.git/config ';'", 'find . -exec cp {} "$HOME/.bashrc" +',
     "find . -exec cp -t ~+/.git/hooks {} +", "xargs -I% cp % ~/.bashrc", "xargs cp -t $PWD/.git/hooks",
     "cat <<E; cp a ${PWD}/.envrc\nx\nE", "cat <<E; dd of=${HOME}/.bashrc\nx\nE",
+    "a[$((1) && cp a $(pwd)/.envrc)]=1", "find . -exec sh -c 'cp {} .git/config' ';'",
+    "find . -exec awk '{print > \".envrc\"}' {} +", "xargs -I% sh -c 'cp % $(pwd)/.envrc'",
+    "find . -exec sh -c 'awk \"{print > \\\".envrc\\\"}\" a' ';'",
     # a template has hooks
     "git init --template=sub .", "git init --templ sub", "git -c init.templateDir=sub init x",
     "git clone --template=sub a b",
