@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.headless.streams import forget_typed_ahead, is_terminal, write_error_line
+from agentcli.headless.streams import (
+    forget_typed_ahead,
+    is_terminal,
+    typed_line,
+    write_error_line,
+)
 
 if TYPE_CHECKING:
     from agentcli.domain.ports import Approver
@@ -82,7 +87,7 @@ class AtTerminal:
         _write_marked(detail.lines)
         while True:
             write_error_line(_question(request, is_cut=detail.is_cut))
-            answer = await _read_line()
+            answer = await typed_line()
             match answer.strip().lower():
                 case "v" | "view" if detail.is_cut:
                     _write_marked(detail.whole.split("\n"))
@@ -106,7 +111,7 @@ class AtTerminal:
         write_error_line(f"\n{clean(question)}")
         for position, option in enumerate(options, start=1):
             write_error_line(f"  {position}. {clean_line(option)}")
-        answer = (await _read_line()).strip()
+        answer = (await typed_line()).strip()
         if answer.isdecimal() and 0 < int(answer) <= len(options):
             return options[int(answer) - 1]
         return answer
@@ -139,19 +144,3 @@ def _question(request: ApprovalRequest, *, is_cut: bool) -> str:
         head += f", a = {AUTO_OFFER}"
     view = ", v = view all of it first" if is_cut else ""
     return f"{head}{view}, anything else = no, and the model reads it"
-
-
-async def _read_line() -> str:
-    """One line of the terminal; empty at its end. Can be cancelled, unlike a thread that reads."""
-    loop = asyncio.get_running_loop()
-    line: asyncio.Future[str] = loop.create_future()
-
-    def ready() -> None:
-        if not line.done():
-            line.set_result(sys.stdin.readline())
-
-    loop.add_reader(sys.stdin.fileno(), ready)
-    try:
-        return await line
-    finally:
-        loop.remove_reader(sys.stdin.fileno())

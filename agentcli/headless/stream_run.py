@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from agentcli.app.session import Session
     from agentcli.headless.approvals import Attendants
 
-# more are left in the pipe: who writes them has to wait
+# more are left in the pipe: who writes them has to wait, unless an answer may stand behind them
 MAX_WAITING = 100
 _RULE = re.compile(r"(?P<tool>[^(]+)(?:\((?P<content>.*)\))?", re.DOTALL)
 
@@ -152,6 +152,13 @@ class Channel:
         self._send = send
         self._waiting: dict[str, asyncio.Future[Answered | None]] = {}
         self._closed = False
+        self.on_ask: Callable[[], object] = bool
+        """Called when an answer is awaited from then on."""
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether an answer is awaited."""
+        return bool(self._waiting)
 
     async def ask(self, request: Mapping[str, Any]) -> Answered | None:
         """The answer; ``None`` when none can come any more."""
@@ -160,6 +167,7 @@ class Channel:
         request_id = new_uuid()
         answer: asyncio.Future[Answered | None] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = answer
+        self.on_ask()
         self._send({"type": "control_request", "request_id": request_id, "request": request})
         try:
             return await answer
@@ -284,6 +292,7 @@ class StreamRun:
         self._current: _Message | None = None
         self._changed = asyncio.Event()
         self._has_room = asyncio.Event()
+        channel.on_ask = self._has_room.set
 
     async def converse(self, first: UserMessage | None) -> RunEnd | None:
         """Run a turn for each message; how the last one ended, ``None`` when there was none."""
@@ -356,7 +365,7 @@ class StreamRun:
             self._channel.close()
 
     async def _said(self, line: Said) -> None:
-        while len(self._waiting) >= MAX_WAITING:
+        while len(self._waiting) >= MAX_WAITING and not self._channel.is_asking:
             self._has_room.clear()
             await self._has_room.wait()
         item = _Message(line.message, line.uuid)

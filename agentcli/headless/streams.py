@@ -15,6 +15,7 @@ from typing import IO
 
 _NARROWEST = 20  # columns of a terminal for which lines are wrapped
 _STDIN_FD, _STDOUT_FD = 0, 1
+_LONGEST_READ = 1 << 16
 
 
 def prepare_standard_streams() -> None:
@@ -62,6 +63,48 @@ def forget_typed_ahead() -> None:
             termios.tcflush(_STDIN_FD, termios.TCIFLUSH)
     except (OSError, termios.error):
         pass  # no terminal
+
+
+async def typed_line() -> str:
+    """One line of the terminal; what there is of it at its end (Ctrl-D).
+
+    Never waits for the rest of a line: half of one, which Ctrl-D sends as well, would hold up all
+    that goes on, and Ctrl-C.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[bytes] = loop.create_future()
+    typed = bytearray()
+    terminal = _terminal_that_never_waits()
+
+    def ready() -> None:
+        if line.done():
+            return
+        try:
+            data = os.read(terminal, _LONGEST_READ)
+        except BlockingIOError:  # Ctrl-C has taken it back
+            return
+        except OSError:  # the terminal is gone
+            data = b""
+        typed.extend(data)
+        if not data or b"\n" in data or b"\r" in data:
+            line.set_result(bytes(typed))
+
+    loop.add_reader(terminal, ready)
+    try:
+        return next(iter((await line).decode("utf-8", "replace").splitlines()), "")
+    finally:
+        loop.remove_reader(terminal)
+        os.close(terminal)
+
+
+def _terminal_that_never_waits() -> int:
+    """A descriptor of its own: that of stdin is shared with the shell, and has to stay as it is."""
+    try:
+        return os.open(os.ttyname(_STDIN_FD), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:  # it is somebody else's, as after ``su``
+        return os.dup(_STDIN_FD)
 
 
 def write_out(text: str) -> None:

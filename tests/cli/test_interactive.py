@@ -116,6 +116,18 @@ def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: Path) -
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize(("typed", "code"), [("y\x04\x03", 130), ("y\x04\r", 0), ("y\x04\x04", 0)])
+@pytest.mark.spec("CLI-6", "CLI-7")
+def test_half_a_line_holds_nothing_up(typed: str, code: int, tmp_path: Path) -> None:
+    script = [call("bash", {"command": "touch made"}), say("All finished.")]
+    with ModelServer(script) as server:
+        with Terminal([*AGENT, "run", "go"], env=agent_env(server), cwd=tmp_path) as terminal:
+            terminal.wait_for("reads it")
+            terminal.send(typed)
+            assert terminal.wait_exit() == code
+    assert (tmp_path / "made").exists() is (code == 0)
+
+
 @pytest.mark.slow
 @pytest.mark.spec("UI-5")
 def test_a_new_session_keeps_the_model_that_was_chosen(tmp_path: Path) -> None:

@@ -362,6 +362,26 @@ def test_the_program_on_stdin_can_be_asked_for_approvals(
     assert "not that one" in json.dumps(model_server.requests[2].body["messages"][-1])
 
 
+@pytest.mark.spec("CLI-4", "CLI-7")
+@pytest.mark.parametrize(
+    ("answers", "first"), [(True, "success"), (False, "error_approval_needed")]
+)
+def test_an_answer_or_the_end_is_heard_behind_more_messages_than_may_wait(
+    first: str, model_server: ModelServer, tmp_path: Path, *, answers: bool
+) -> None:
+    model_server.add(call("bash", {"command": "touch made"}))
+    model_server.default = "Done."
+    with Client(model_server, tmp_path, "--permission-prompt-tool", "stdio") as client:
+        client.say(*["go"] * (MAX_WAITING + 3))
+        question = asked(client)
+        if answers:
+            client.send(answer(question, behavior="allow"))
+            client.results(1)
+        done = client.finish()
+    told(done, first, *["success"] * (MAX_WAITING + 2))
+    assert (tmp_path / "made").exists() is answers
+
+
 @pytest.mark.spec("CLI-4", "SEC-7")
 def test_the_program_is_told_what_would_leave_the_sandbox(
     model_server: ModelServer, tmp_path: Path

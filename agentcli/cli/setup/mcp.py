@@ -32,7 +32,13 @@ from agentcli.cli.options import choice, number
 from agentcli.cli.session_request import settings_here
 from agentcli.domain.errors import UsageError
 from agentcli.headless.errors import ExitCode
-from agentcli.headless.streams import is_terminal, write_error_line, write_line, write_out
+from agentcli.headless.streams import (
+    is_terminal,
+    typed_line,
+    write_error_line,
+    write_line,
+    write_out,
+)
 from agentcli.ui.sanitize import clean_line, reveal
 
 if TYPE_CHECKING:
@@ -446,18 +452,7 @@ async def _browse(settings: Settings, url: str, *, no_browser: bool) -> str:
     if not is_terminal(sys.stdin):
         return ""
     write_error_line("If it ends on a page that cannot be shown, paste that page's address here:")
-    loop = asyncio.get_running_loop()
-    came: asyncio.Future[str] = loop.create_future()
-
-    def read() -> None:
-        if not came.done():
-            came.set_result(sys.stdin.readline())
-
-    loop.add_reader(sys.stdin, read)
-    try:
-        return (await came).strip()
-    finally:
-        loop.remove_reader(sys.stdin)
+    return (await typed_line()).strip()
 
 
 def logout(options: ServerNameOptions) -> int:
