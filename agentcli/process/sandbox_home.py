@@ -410,9 +410,12 @@ def _linked(directory: str, _changed: int, writable: tuple[Path, ...]) -> frozen
 
 
 def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:
-    """What belongs to a directory of programs; a home's own ``share`` is not only theirs."""
+    """What belongs to a directory of programs; a home's own ``share`` is not only theirs.
+
+    Whose home it is does not matter: ``$HOME`` may be what other homes lie in.
+    """
     place, _, name = programs.rpartition("/")
-    its_home = any(place in {str(home), f"{home}/.local"} for home in where)
+    its_home = place.endswith("/.local") or any(place == str(home) for home in where)
     if name not in _PROGRAM_DIRECTORIES or its_home or not _is_in(place, where):
         return
     yield from (f"{place}/{name}" for name in _BESIDE_PROGRAMS)

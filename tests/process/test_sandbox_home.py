@@ -80,6 +80,12 @@ def test_programs_of_path_are_listed_with_what_belongs_to_them(home: Path) -> No
 
 
 @pytest.mark.spec("SEC-18")
+def test_what_stands_beside_programs_in_another_home_is_not_listed(home: Path) -> None:
+    fill(home, ("user/.local/bin/tool", "user/.local/share/app/token"), "x")
+    assert seen(home, {"PATH": str(home / "user" / ".local" / "bin")}) == {"user/.local/bin"}
+
+
+@pytest.mark.spec("SEC-18")
 def test_no_variable_lists_a_whole_home_or_cargos_credentials(home: Path) -> None:
     fill(home, ("cargo/credentials.toml", "cargo/bin/c", "jdk/bin/java"), "x")
     env = {"CARGO_HOME": str(home / "cargo"), "GOROOT": str(home), "JAVA_HOME": str(home / "jdk")}
