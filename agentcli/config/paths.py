@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agentcli.domain.errors import ConfigError, PersistenceError
+from agentcli.domain.files import make_private_directory
 from agentcli.domain.values import frozen
 
 MAX_BYTES = 4_000_000
@@ -130,12 +131,7 @@ def ensure_dir(path: Path) -> Path:
     """Create ``path`` (0700) and its parents if need be; raises ``PersistenceError``."""
     try:
         if not path.is_dir():
-            missing = [path]
-            while not missing[-1].parent.exists():
-                missing.append(missing[-1].parent)
-            for each in reversed(missing):
-                each.mkdir(mode=0o700, exist_ok=True)
-                each.chmod(0o700)  # the umask may have taken more away
+            make_private_directory(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise PersistenceError(f"cannot create {path}: {reason}", _ADVICE) from error

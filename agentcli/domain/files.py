@@ -250,6 +250,14 @@ def _leads_to_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def make_private_directory(path: Path) -> None:
+    """Make ``path`` and its missing parents, each 0700 whatever the umask; raises ``OSError``."""
+    for missing in (*reversed(path.parents), path):
+        if not missing.is_dir():
+            missing.mkdir(mode=0o700, exist_ok=True)
+            missing.chmod(0o700)  # the umask may have taken more away
+
+
 def is_directory(path: Path) -> bool:
     """Whether a directory stands at the resolved ``path``."""
     try:

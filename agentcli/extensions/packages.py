@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.files import open_regular, walk
+from agentcli.domain.files import make_private_directory, open_regular, walk
 from agentcli.domain.values import frozen
 
 SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
@@ -368,7 +368,8 @@ def too_large() -> ConfigError:
 def write_files(files: Iterable[PluginFile], target: Path) -> None:
     """Put ``files`` into the new directory ``target``, private. Raises ``ConfigError``."""
     left, count = MAX_BYTES, 0
-    target.mkdir(mode=0o700, parents=True)
+    make_private_directory(target.parent)
+    target.mkdir(mode=0o700)
     for file in files:
         left, count = left - len(file.data), count + 1
         if left < 0 or count > MAX_FILES or file.path.count("/") > MAX_DEPTH + 1:
@@ -376,7 +377,7 @@ def write_files(files: Iterable[PluginFile], target: Path) -> None:
         path = target / file.path
         if ".." in Path(file.path).parts or not path.is_relative_to(target):
             raise ConfigError(f"the plugin holds a path that leads out of it: {file.path!r}")
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(path.parent)
         handle = os.open(
             path,
             os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from agentcli.domain.errors import PersistenceError, UsageError
-from agentcli.domain.files import directory_of, refuse_links
+from agentcli.domain.files import directory_of, make_private_directory, refuse_links
 from agentcli.domain.session import session_id_at
 from agentcli.domain.values import mutable
 from agentcli.ui.sanitize import safe_json
@@ -112,7 +112,7 @@ class Journal:
     def open(cls, directory: Path) -> Self:
         """Take the directory, made if it is missing. Raises ``UsageError`` or ``StoreError``."""
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_private_directory(directory)
             path = directory / JOURNAL
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             file = os.fdopen(os.open(path, flags, 0o600), "r+b")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.files import open_regular
+from agentcli.domain.files import make_private_directory, open_regular
 from agentcli.domain.values import frozen
 from agentcli.fleet.batch import BatchEnd
 from agentcli.fleet.report import (
@@ -217,7 +217,7 @@ def merge_shards(
         if not found.batches & _merged_in(into):
             refuse_foreign(into, "no merge of these shards has written it")
         try:
-            into.mkdir(parents=True, exist_ok=True)
+            make_private_directory(into)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             what = f"cannot write to {clean_line(str(into))}: {reason}"

@@ -30,6 +30,7 @@ from agentcli.app.files.mentions import escaped
 from agentcli.app.shell_line import environment_for
 from agentcli.app.user_files import UserFiles
 from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.files import make_private_directory
 from agentcli.domain.images import facts_of
 from agentcli.domain.patterns import LazyPattern
 from agentcli.repl.outside import find_program
@@ -203,7 +204,7 @@ def _kept(data: bytes, wanted: Path | None) -> Path:
     """``data`` in a new file; files of the week before go."""
     try:
         directory = wanted or Path(tempfile.mkdtemp(prefix="agentcli-"))
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(directory)
         for old in directory.glob("clipboard-*"):
             if old.stat().st_mtime < time.time() - KEPT_S:
                 old.unlink(missing_ok=True)

@@ -27,6 +27,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from agentcli.app.files.mentions import START, escaped, find_mentions, unescaped, written
 from agentcli.app.files.safe_git import find_git, read_bounded
 from agentcli.app.user_files import UserFiles
+from agentcli.domain.files import make_private_directory
 from agentcli.domain.patterns import LazyPattern
 from agentcli.ui.sanitize import clean_line, reveal
 
@@ -606,9 +607,7 @@ def prompt_history(user: UserFiles) -> History:
     if path is None:
         return InMemoryHistory()
     try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(mode=0o700, parents=True)
-            path.parent.chmod(0o700)
+        make_private_directory(path.parent)
     except OSError:
         return InMemoryHistory()
     return _SafeHistory(path, user.redact_data)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from agentcli.domain.files import make_private_directory
 from agentcli.domain.patterns import LazyPattern
 
 DIRECTORY_MODE = 0o700
@@ -38,11 +39,7 @@ def ensure_directory(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        for missing in (*reversed(path.parents), path):
-            if not missing.exists():
-                with contextlib.suppress(FileExistsError):
-                    missing.mkdir(mode=DIRECTORY_MODE)
-                    missing.chmod(DIRECTORY_MODE)  # the umask may have taken more away
+        make_private_directory(path)
         return
     if mode & 0o077:
         with contextlib.suppress(OSError):

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 from agentcli.domain.clean import clean_text, one_line, plain_text
 from agentcli.domain.errors import PersistenceError
-from agentcli.domain.files import open_regular
+from agentcli.domain.files import make_private_directory, open_regular
 from agentcli.domain.values import frozen
 from agentcli.domain.worktrees import common_of_worktree
 
@@ -432,7 +432,7 @@ def write_files(texts: Mapping[Path, str]) -> None:
 
 
 def _private(directory: Path) -> None:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_directory(directory)
     directory.chmod(0o700)
 
 

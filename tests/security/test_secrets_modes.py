@@ -100,6 +100,24 @@ def test_everything_of_ours_is_private_whatever_the_umask(
 
 
 @pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize("umask", [0], indirect=True)
+def test_no_directory_on_the_way_to_what_is_ours_is_left_open(
+    home: Path, work: Path, umask: int
+) -> None:
+    home.chmod(0o700)
+    (work / "tasks.jsonl").write_text('{"id": "a", "prompt": "hello"}')
+    with ModelServer(default="Answered.", strict=False) as server:
+        env = agent_env(server, AGENTCLI_HOME=None)
+        with Terminal([*AGENT], env, work) as terminal:  # nothing before it
+            terminal.wait_for(IDLE)
+            leave(terminal)
+        assert open_to_others(home) == []
+        done = run_agent("batch", "tasks.jsonl", "-o", "out/of/it", env=env, cwd=work)
+    assert done.code == 0, done.stderr
+    assert open_to_others(work / "out") == []
+
+
+@pytest.mark.spec("SEC-9")
 def test_while_a_command_runs_what_lies_in_the_temporary_directory_is_private(
     tmp_path: Path, work: Path
 ) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agentcli.domain.background import MAX_LOG_CHARS, BackgroundTask
-from agentcli.domain.files import open_regular
+from agentcli.domain.files import make_private_directory, open_regular
 
 TRUNCATED = f"[system] background output truncated at {MAX_LOG_CHARS} characters"
 CANCELED = "Canceled by request."
@@ -209,7 +209,7 @@ def read_log(path: Path) -> str:
 
 
 def _private_directory(path: Path) -> None:
-    path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    make_private_directory(path)
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if path.stat().st_mode & 0o077:

@@ -34,7 +34,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from agentcli.domain.files import directory_of, lstat_at, lstat_of, open_at
+from agentcli.domain.files import (
+    directory_of,
+    lstat_at,
+    lstat_of,
+    make_private_directory,
+    open_at,
+)
 from agentcli.domain.tools import FileLedger, Workspace
 from agentcli.tools.files.paths import FileProblem, not_found, os_problem, shown
 
@@ -593,7 +599,7 @@ class _Journal:
                 os.write(self._descriptor, json.dumps(line).encode() + b"\n")
 
     def _begin(self, directory: Path) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(directory)
         for _ in range(_JOURNAL_ATTEMPTS):
             self._path = directory / secrets.token_hex(8)
             self._descriptor = os.open(self._path, _CREATE, _PRIVATE)
