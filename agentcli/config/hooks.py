@@ -62,6 +62,7 @@ _JS_OWN = frozenset(
         "util", "worker_threads", "zlib",
     }
 )  # fmt: skip
+_JAVASCRIPT = re.compile(r"\.[cm]?[jt]s")
 _OTHER = re.compile(r"\.(?:rb|pl|php|lua|r|tcl|exs)", re.IGNORECASE)
 _LOADS = re.compile(r"\b(?:require\w*|load\w*|include\w*|use\s+lib|do|dofile|source)\b")
 _PYTHON = re.compile(r"\b(?:python|pypy)[\d.]*(?:\s|$)")
@@ -279,7 +280,7 @@ def _takes_from_beside(script: Path) -> bool:
             return True
         there = {name.partition(".")[0] for name in beside} - {script.stem}
         return bool(_ODD_IMPORTS.search(text) or "" in tops or tops & there)
-    if re.fullmatch(r"\.[cm]?[jt]s", script.suffix):
+    if _JAVASCRIPT.fullmatch(script.suffix):
         named = {one or other for one, other in _JS_IMPORTS.findall(text)}
         return any(not name.startswith("node:") and name not in _JS_OWN for name in named)
     return bool(_OTHER.fullmatch(script.suffix) and _LOADS.search(text))
@@ -453,7 +454,8 @@ def _add_named(script: Path, top: str, found: dict[Path, None], depth: int = 3) 
     places = (each for word in named for each in _places(word, bases, top, os.path.isfile))
     said = scripts_said(os.fsencode(text), dict.fromkeys(bases), _SCRIPT)
     run = (each for path in said for each in _places(path, bases, top, os.path.isfile))
-    for place in (*places, *_taken_from_beside(script, text), *run):
+    beside = (*_taken_from_beside(script, text), *_imported_by_path(script, text, top))
+    for place in (*places, *beside, *run):
         if Path(place) not in found and len(found) < _MAX_NAMED:
             found[Path(place)] = None
             if depth:
@@ -466,7 +468,7 @@ def _taken_from_beside(script: Path, text: str) -> Iterator[str]:
     if _is_python(script):
         names = (name for each in set(_IMPORTS.findall(text)) for name in re.split("[, ]+", each))
         imported = {name.partition(".")[0] for name in names}
-    elif re.fullmatch(r"\.[cm]?[jt]s", script.suffix):
+    elif _JAVASCRIPT.fullmatch(script.suffix):
         imported = {Path(one or other).stem for one, other in _JS_IMPORTS.findall(text)}
     elif _OTHER.fullmatch(script.suffix):
         imported = set(re.findall(r"\w+", text)) if _LOADS.search(text) else imported
@@ -482,6 +484,25 @@ def _taken_from_beside(script: Path, text: str) -> Iterator[str]:
                     yield from _python_below(entry.path)
             elif stem in imported or (is_said and (name in run or _is_script(entry.path))):
                 yield entry.path
+
+
+def _imported_by_path(script: Path, text: str, top: str) -> Iterator[str]:
+    """Where ``./lib`` of a JavaScript may lead, there or not (nodejs.org/api/modules.html)."""
+    if not _JAVASCRIPT.fullmatch(script.suffix):
+        return
+    names = (one or other for one, other in _JS_IMPORTS.findall(text)[:_MAX_NAMED])
+    wanted: dict[str, set[str]] = {}  # of a directory, which is read once
+    for name in dict.fromkeys(each for each in names if each.startswith(".")):
+        for place in _places(name, (str(script.parent),), top, lambda _: True):
+            directory, _, base = place.rpartition("/")
+            wanted.setdefault(directory, set()).add(base)
+            if os.path.isdir(place):  # noqa: PTH112 - never raises
+                wanted.setdefault(place, set()).update(("index", "package"))
+                yield f"{place}.js"  # it would come before the directory
+    for directory, bases in wanted.items():
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            found = {each.path: {each.name, each.name.rpartition(".")[0]} for each in entries}
+            yield from sorted(place for place, called in found.items() if called & bases)
 
 
 def _python_below(directory: str) -> list[str]:

@@ -328,6 +328,30 @@ def test_where_the_programs_of_a_hook_look_for_modules(
     assert finds_modules(hook, tmp_path, tmp_path) == (is_safe, is_open)
 
 
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("./lib", {"tools/lib/index.js": "", "tools/lib.js": None}),
+        ("./lib", {"tools/lib/index.js": "require('./deep')", "tools/lib/deep.js": ""}),
+        ("../lib", {"lib.js": ""}),
+        ("../lib.mjs", {"lib.mjs": ""}),
+        ("./a/b", {"tools/a/b.ts": ""}),
+        ("./a", {"tools/a/package.json": '{"main": "src/b.js"}', "tools/a/src/b.js": ""}),
+    ],
+)
+def test_what_a_script_imports_by_its_path_is_a_script_of_the_hook(
+    tmp_path: Path, name: str, files: dict[str, str | None]
+) -> None:
+    """``None``: it is not there yet, and would be taken then."""
+    for path, text in {"tools/x.js": f"require('{name}')", **files}.items():
+        if text is not None:
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+    found = scripts_of([HookConfig(HookEvent.STOP, "node tools/x.js")], tmp_path, tmp_path)
+    assert {str(each.relative_to(tmp_path)) for each in found} >= {"tools/x.js", *files}
+
+
 @pytest.mark.spec("SEC-2")
 def test_a_script_in_a_directory_that_cannot_be_listed_may_take_what_is_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +111,35 @@ def test_what_a_hooks_script_imports_is_edited_by_nobody_unasked(
         done = one_shot(server, "hi", "--trust", *mode, cwd=repository)
     assert not (home / "escaped").exists(), done.stderr
     assert not (home / "escaped2").exists(), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("whose", ["project", "user"])
+@pytest.mark.parametrize("kind", ["off", "landlock"])
+@pytest.mark.parametrize(("name", "place"), [("./lib", "tools/lib/index.js"), ("../lib", "lib.js")])
+def test_what_a_hooks_script_imports_by_its_path_is_edited_by_nobody_unasked(
+    repository: Path, home: Path, whose: str, kind: str, name: str, place: str
+) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("node is not here")
+    if kind != "off":
+        needs(kind)
+    write(repository, "tools/guard.js", f"require('{name}')\n")
+    write(repository, place, "'mine'\n")
+    hook = '[[hooks.PreToolUse]]\nmatcher = "bash"\ncommand = "node tools/guard.js"\n'
+    if whose == "project":
+        write(repository, ".agents/config.toml", hook)
+    else:
+        write(home, "agentcli/config.toml", hook)
+    evil = f"require('fs').writeFileSync('{home}/escaped', '')\n"
+    read = call("read_file", {"path": place})
+    made = call("write_file", {"path": place, "content": evil})
+    with ModelServer([read, made, call("bash", {"command": "ls"}), "done"]) as server:
+        mode = ("--permission-mode", "accept-edits", "--sandbox", kind)
+        done = one_shot(server, "hi", "--trust", *mode, cwd=repository)
+    assert (repository / place).read_text() == "'mine'\n", done.stderr
+    assert not (home / "escaped").exists(), done.stderr
 
 
 @pytest.mark.slow
