@@ -1,7 +1,7 @@
 """The program's entry point. ``--version`` answers without importing the command line.
 
-Law: nothing is imported from the working directory, which belongs to others (SEC-2, SEC-19). What
-Python itself imports from there before this file runs is told in SECURITY.md.
+Law: nothing is imported from the working directory, which belongs to others (SEC-2, SEC-19). Before
+this file runs, the files of ``start`` see to that; what they cannot is told in SECURITY.md.
 """
 
 import os

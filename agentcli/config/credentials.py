@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import stat
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -279,10 +278,11 @@ class KeyringCall:
         """The key that was asked for, or an empty text. Blocks; raises ``KeyringError``."""
         import subprocess
 
+        from agentcli.domain.extensions.extras import own_python
+
         try:
-            # -P: nothing is imported from beside the worker or from a working directory
             process = subprocess.Popen(  # noqa: S603 - our own file
-                [sys.executable, "-P", str(_WORKER)],
+                [*own_python(), str(_WORKER)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
+from agentcli.domain.extensions.extras import own_python
 from agentcli.domain.files import opened_directory
 from agentcli.domain.values import frozen
 from agentcli.fleet.results import MAX_LINE_BYTES
@@ -35,7 +36,7 @@ _MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument
 _SCHEMA_HANDLE = 3
 # by its file: ``-m`` would load what finds modules, for each task again
 _MAIN = str(Path(__file__).resolve().parents[1] / "__main__.py")
-_PROGRAM = (sys.executable, "-P", _MAIN, "run", "--as-task", "--output-format", "json")
+_TASK = (_MAIN, "run", "--as-task", "--output-format", "json")
 
 
 @frozen
@@ -69,7 +70,7 @@ class TaskCall:
         own = ["--session-id", self.session_id]
         if self.schema is not None:
             own.append(f"--json-schema=/dev/fd/{_SCHEMA_HANDLE}")
-        return (*_PROGRAM, *own, *self.arguments, *limit, "--", *prompt)
+        return (*own_python(), *_TASK, *own, *self.arguments, *limit, "--", *prompt)
 
 
 @frozen

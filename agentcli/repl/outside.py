@@ -11,7 +11,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import BinaryIO
 
 from agentcli.app.shell_line import environment_for
 from agentcli.domain.errors import AgentError
+from agentcli.domain.extensions.extras import own_python
 from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
 
 _EDITORS = ("nano", "vim", "vi", "emacs")
@@ -105,7 +105,7 @@ def edit_text(text: str, cwd: Path, env: Mapping[str, str]) -> str:
 
 def log_in(provider: str, env: Mapping[str, str]) -> bool:
     """Have our own program ask for a key of ``provider``; whether it was stored. Blocks."""
-    argv = [sys.executable, "-P", "-m", "agentcli", "auth", "login", "--", provider]
+    argv = [*own_python(), "-m", "agentcli", "auth", "login", "--", provider]
     return _run(argv, None, env) == 0
 
 

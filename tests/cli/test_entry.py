@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,152 @@ def test_nothing_is_imported_from_the_working_directory(
     assert done.returncode == 0, done.stderr
     assert "from the repository" not in done.stdout + done.stderr
     assert "there is no plugin 'evil'" in done.stderr
+
+
+# what Python, a script of pip's and "-m" import before that
+PLANTED_EARLY = (
+    "encodings/__init__",
+    "importlib/__init__",
+    "agentcli/__init__",
+    "agentcli/__main__",
+    "sitecustomize",
+    "usercustomize",
+    "contextlib",
+    "types",
+    "re",
+    "os",
+    *PLANTED,
+)
+INSTALLED = Path(sys.executable).with_name("agent")
+PYTHON = f"python3.{sys.version_info.minor}"
+
+
+def plant(work: Path, names: tuple[str, ...]) -> Path:
+    """Fill ``work`` with modules, and give the file that each of them would write to."""
+    ran = work.parent / "ran"
+    for name in names:
+        file = work / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"open({str(ran)!r}, 'a').write({name!r})\nraise SystemExit(9)\n")
+    return ran
+
+
+def start(command: list[str | Path], work: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=work,
+        env=agent_env(
+            AGENTCLI_HOME=str(work.parent / "home"),
+            AGENTCLI_MODEL="offline",
+            PYTHONSAFEPATH=None,
+            **env,
+        ),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=25,
+        check=False,
+    )
+
+
+@pytest.mark.sampled
+@pytest.mark.spec("SEC-2", "SEC-19")
+@pytest.mark.parametrize(
+    "python_path",
+    [":", None, ".", ":/x", "lib", "{here}", "{link}", "/x:{here}/lib"],
+    ids=lambda text: f"path={text}",
+)
+@pytest.mark.parametrize("words", ["--version", "run 'list files'", "doctor", "batch tasks.jsonl"])
+def test_the_installed_program_imports_nothing_from_the_working_directory(
+    tmp_path: Path, words: str, python_path: str | None
+) -> None:
+    work, link = tmp_path / "work", tmp_path / "link"
+    ran = plant(work, PLANTED_EARLY)
+    plant(work / "lib", PLANTED_EARLY)
+    (work / "tasks.jsonl").write_text('{"prompt": "list files"}\n')
+    link.symlink_to(work)
+    env = {}
+    if python_path is not None:
+        env["PYTHONPATH"] = python_path.format(here=work, link=link)
+    for program in (INSTALLED, INSTALLED.with_name("agentcli")):
+        done = start([program, *shlex.split(words)], work, **env)
+        assert "Traceback" not in done.stderr
+        assert done.returncode == 0 or words == "doctor", done.stderr
+    assert not ran.exists() and not (work / "lib/ran").exists()
+
+
+@pytest.mark.spec("SEC-2", "SEC-19")
+@pytest.mark.parametrize("options", [["-m"], ["-u", "-m"]], ids=" ".join)
+def test_the_module_as_a_program_is_not_that_of_the_working_directory(
+    tmp_path: Path, options: list[str]
+) -> None:
+    ran = plant(tmp_path / "work", PLANTED_EARLY)
+    done = start(
+        [sys.executable, *options, "agentcli", "--version"], tmp_path / "work", PYTHONPATH="/x"
+    )
+    assert (done.returncode, done.stderr, ran.exists()) == (0, "", False)
+    assert done.stdout.startswith("agentcli ")
+
+
+@pytest.mark.spec("SEC-19")
+def test_the_program_is_found_by_links_and_by_names_without_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "far").mkdir()
+    (tmp_path / "bin/agent").symlink_to("../far/agent")
+    (tmp_path / "far/agent").symlink_to(INSTALLED)
+    for command in (["bin/agent"], [tmp_path / "bin/agent"], ["sh", "-c", "PATH=bin; agent -v"]):
+        done = start([*command, "--version"], tmp_path)
+        assert done.stdout.startswith("agentcli "), done.stderr
+    done = start(["sh", "agent", "--version"], INSTALLED.parent)
+    assert done.stdout.startswith("agentcli "), done.stderr
+
+
+@pytest.mark.spec("SEC-19", "OPS-1")
+def test_a_python_that_is_not_beside_the_program_comes_from_path_but_never_from_here(
+    tmp_path: Path,
+) -> None:
+    work = tmp_path / "work"
+    ran = plant(work, PLANTED_EARLY)
+    (work / PYTHON).write_text(f"#!/bin/sh\necho ran > {ran}\n")
+    (work / PYTHON).chmod(0o755)
+    own = tmp_path / ".local/bin/agent"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(INSTALLED.read_bytes())
+    own.chmod(0o755)
+    nothing = start([own, "--version"], work)
+    info = tmp_path / f".local/lib/{PYTHON}/site-packages/agentcli-1.0.dist-info"
+    info.mkdir(parents=True)
+    here = start([own, "--version"], work, PATH=f".:{os.defpath}")
+    for refused in (nothing, here):
+        assert refused.returncode == 1
+        assert refused.stderr == (
+            f"error: no Python for {own} was found - "
+            "install agentcli again: pipx install agentcli\n"
+        )
+    found = start([own, "--version"], work, PATH=f"{INSTALLED.parent}:{os.defpath}")
+    assert found.stdout.startswith("agentcli "), found.stderr
+    assert not ran.exists()
+
+
+@pytest.mark.spec("CLI-1")
+@pytest.mark.skipif(sys.platform != "linux", reason="where a process says its name")
+def test_the_process_has_the_name_of_the_program(tmp_path: Path) -> None:
+    opening = (
+        '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}'
+    )
+    with subprocess.Popen(
+        [INSTALLED, "acp"],
+        env=agent_env(AGENTCLI_HOME=str(tmp_path), AGENTCLI_MODEL="offline"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as editor:
+        assert editor.stdin is not None and editor.stdout is not None
+        editor.stdin.write(opening + "\n")
+        editor.stdin.flush()
+        assert '"id":1' in editor.stdout.readline().replace(" ", "")
+        assert Path(f"/proc/{editor.pid}/comm").read_text() == "agent\n"
+        editor.stdin.close()
 
 
 @pytest.mark.spec("SEC-2", "SEC-19")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -280,27 +279,6 @@ def test_the_debug_file_tells_how_a_run_went_and_nothing_of_what_was_said(tmp_pa
     for part in ("agentcli ", "turn_start", "assistant_recorded", "done"):
         assert part in told
     assert "private" not in told
-
-
-@pytest.mark.spec("SEC-1")
-def test_python_files_of_the_working_directory_are_never_imported(tmp_path: Path) -> None:
-    for name in ("typer", "httpx", "json", "agentcli"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the directory')\n")
-    agent = Path(sys.executable).with_name("agent")
-    if not agent.exists():
-        pytest.skip("the entry point is not installed beside this interpreter")
-    done = subprocess.run(
-        [str(agent), "run", "hi"],
-        env=agent_env(**OFFLINE),
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert os.listdir(tmp_path)
 
 
 @pytest.mark.spec("CLI-5", "CLI-6", "CAN-13")

@@ -1,4 +1,4 @@
-"""The extras of an installation: what each is for, and how to add one here.
+"""An installation: how another process of it starts, its extras, and how to add one here.
 
 Law: the command is one that works for the very installation that runs: one that uv or pipx has
 made, or an environment that is not the activated one.
@@ -20,6 +20,15 @@ EXTRAS = {
     "map": ("tree_sitter_rust", "the map reads fewer languages"),
     "keyring": ("keyring", "keys are in a private file"),
 }
+
+
+def own_python() -> tuple[str, ...]:
+    """The words that start this installation's Python for a process that imports as this one does.
+
+    Nothing comes from the working directory, and where ``PYTHONPATH`` means nothing here, it means
+    nothing there (SEC-19).
+    """
+    return (sys.executable, *(("-E",) if sys.flags.ignore_environment else ()), "-P")
 
 
 def has_extra(name: str) -> bool:
