@@ -114,8 +114,9 @@ def iso_time(seconds: float) -> str:
 class _Printed:
     """What a running call has printed and the editor has not been told."""
 
-    def __init__(self, call: ToolCall) -> None:
+    def __init__(self, call: ToolCall, redact: Callable[[str], str]) -> None:
         self.call = call
+        self.words = WholeWords(redact)
         self.tail = ""
         self.news = ""
         self.is_shown = False
@@ -140,6 +141,7 @@ class SessionUpdates:
         redact: Callable[[str], str] = str,
     ) -> None:
         self._session = session
+        self._redact = redact
         self._words = WholeWords(redact)
         self._speaks = ""
         self._send = send
@@ -300,7 +302,7 @@ class SessionUpdates:
 
     def _started(self, event: ToolStarted) -> None:
         if event.call.name != TODOS:
-            self._running[event.call.id] = _Printed(event.call)
+            self._running[event.call.id] = _Printed(event.call, self._redact)
             self._update(event.call.id, status="in_progress")
 
     def _printed(self, event: ToolProgress) -> None:
@@ -314,14 +316,15 @@ class SessionUpdates:
         elif len(printed.news) > MAX_PROGRESS_CHARS:
             self._flush(event.call_id)
 
-    def _flush(self, call_id: str) -> None:
+    def _flush(self, call_id: str, *, is_last: bool = False) -> None:
         printed = self._running.get(call_id)
         if printed is None:
             return
         if printed.timer is not None:
             printed.timer.cancel()
         printed.timer = None
-        news, printed.news = harmless(printed.news), ""
+        whole = printed.words.add(printed.news)
+        news, printed.news = harmless(whole + (printed.words.rest() if is_last else "")), ""
         if not news:
             return
         printed.is_shown = True
@@ -351,7 +354,7 @@ class SessionUpdates:
             )
         if changes:
             fields["locations"] = locations_of(call, self._cwd, changes)
-        self._flush(call.id)
+        self._flush(call.id, is_last=True)
         self._running.pop(call.id, None)
         self._update(call.id, **fields)
 
@@ -360,7 +363,7 @@ class SessionUpdates:
         printed = self._running[call_id]
         if not (printed.is_shown or printed.news):
             printed.news = event.result.text
-        self._flush(call_id)
+        self._flush(call_id, is_last=True)
         code = 0 if event.result.status is ResultStatus.OK else 1
         ended = {"terminal_id": call_id, "exit_code": code, "signal": None}
         self._update(call_id, _meta={"terminal_exit": ended})
@@ -402,7 +405,7 @@ class SessionUpdates:
         """What is known only when a turn has ended."""
         self._piece("", "")
         for call_id in list(self._running):
-            self._flush(call_id)
+            self._flush(call_id, is_last=True)
         self._running.clear()
         self.usage()
         update: Json = {"sessionUpdate": "session_info_update", "updatedAt": iso_time(updated_at)}

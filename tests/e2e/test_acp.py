@@ -739,6 +739,28 @@ def test_a_key_that_comes_in_pieces_is_hidden_from_the_editor(
         assert editor.leave() == 0
 
 
+@pytest.mark.spec("ACP-1", "SEC-9")
+@pytest.mark.parametrize("has_terminals", [True, False])
+def test_a_key_that_a_command_prints_in_pieces_is_hidden_while_it_runs(
+    model_server: ModelServer, tmp_path: Path, has_terminals: bool
+) -> None:
+    key = "ghp_aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zA2"
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "first").write_text(f"It is {key[:8]}")
+    (tmp_path / "rest").write_text(f"{key[8:]}\n")
+    command = "cat first fifo rest fifo"
+    model_server.add(call("bash", {"command": command}), "Done.")
+    able = {"_meta": {"terminal_output": has_terminals}}
+    with Editor(model_server, tmp_path, "--yolo", capabilities=able, GITHUB_TOKEN=key) as editor:
+        asked = editor.ask(editor.new(), "print it")
+        for told in ("It is", "[redacted]"):
+            editor.wait_for(lambda line, told=told: told in json.dumps(line))
+            (tmp_path / "fifo").write_text("")
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        assert editor.leave() == 0
+    assert not any(part in editor.stdout for part in (key[:8], key[8:16]))
+
+
 @pytest.mark.spec("ACP-1")
 def test_a_login_is_offered_where_it_can_be_done_and_a_key_is_asked_for(
     model_server: ModelServer, tmp_path: Path
