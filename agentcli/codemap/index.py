@@ -22,7 +22,7 @@ from typing import Any
 
 from agentcli.codemap.parse import GIVEN_UP, PARSE_S, Parsed, is_code, parse
 from agentcli.domain.errors import PersistenceError
-from agentcli.domain.files import NoRegularFile, open_regular
+from agentcli.domain.files import NoRegularFile, open_resolved
 
 VERSION = 2
 MAX_FILE_BYTES = 1024 * 1024
@@ -123,7 +123,6 @@ class MapIndex:
         self.root = os.path.realpath(root)
         self._path = path
         self.before_file: Callable[[], object] | None = None
-        self._parents: dict[str, bool] = {}
         self._reading = -1
         try:
             self.db = self._open()
@@ -422,14 +421,8 @@ class MapIndex:
 
     def _content(self, path: str) -> tuple[bytes, str]:
         """What is in the file, or why it is left out."""
-        parent, _, _ = path.rpartition("/")
-        if parent not in self._parents:  # through no link
-            full = self._full(parent)
-            self._parents[parent] = os.path.realpath(full) == full
-        if not self._parents[parent]:
-            return b"", "link"
         try:
-            with open_regular(self._full(path), os.O_NOFOLLOW) as file:
+            with open_resolved(Path(self._full(path))) as file:  # through no link
                 source = file.read(MAX_FILE_BYTES + 1)
         except NoRegularFile:
             return b"", "no file"

@@ -39,7 +39,19 @@ def open_regular(path: str | Path, flags: int = 0) -> BufferedReader:
 
     Raises ``OSError``, of it ``NoRegularFile``; ``ValueError`` for what is no path.
     """
-    handle = os.open(path, _READ | flags)
+    return _regular(os.open(path, _READ | flags), path)
+
+
+def open_resolved(path: Path) -> BufferedReader:
+    """The file at the resolved ``path``, open to be read, so that it is the one that was judged.
+
+    Raises ``OSError``, of it ``NoRegularFile``; ``ValueError`` for what is no path.
+    """
+    with directory_of(path) as directory:
+        return _regular(open_at(path.name or path.anchor, directory), path)
+
+
+def _regular(handle: int, path: str | Path) -> BufferedReader:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise NoRegularFile(errno.EINVAL, "it is no regular file", str(path))

@@ -24,8 +24,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentcli.domain.files import NoRegularFile, open_regular
+from agentcli.domain.files import NoRegularFile, open_resolved
 from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen
 from agentcli.extensions.places import ExtensionPlace
 
@@ -114,16 +115,15 @@ def _remembered(text: str) -> dict[str, tuple[list[Any], dict[str, Any]]]:
 def read_placed(
     place: ExtensionPlace, path: Path, max_bytes: int, heads: Heads | None = None
 ) -> Document:
-    """What the file of ``place`` holds, if it may be read there. Raises ``Unusable``."""
-    if why := place.refusal(path):
+    """What the file of ``place`` holds, if it may be read there. Raises ``Unusable``.
+
+    It never waits for a pipe or a device.
+    """
+    real = real_path(path)
+    if why := place.refusal(path, real):
         raise Unusable(why)
-    return read_document(path, max_bytes, heads)
-
-
-def read_document(path: Path, max_bytes: int, heads: Heads | None = None) -> Document:
-    """What the file holds; never waits for a pipe or a device. Raises ``Unusable``."""
     try:
-        with open_regular(path) as file:
+        with open_resolved(real) as file:
             status = os.fstat(file.fileno())
             data = file.read(max_bytes + 1)
     except NoRegularFile as error:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
@@ -28,8 +27,9 @@ from pathlib import Path
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.extensions.instructions import MAX_BYTES, ProjectDoc, documents_of
-from agentcli.domain.files import real_text, walk
+from agentcli.domain.files import open_resolved, walk
 from agentcli.domain.messages import Message
+from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.extensions.places import INSTRUCTIONS
 
@@ -214,10 +214,13 @@ class _InstructionReader:
 
     # --- files -----------------------------------------------------------------------------
 
-    def _read(self, path: Path, *, own: bool) -> ProjectDoc | None:
-        """The text of a regular file; ``None`` for what is missing, empty, outside or no text."""
+    def _read(self, path: Path, *, own: bool, real: Path | None = None) -> ProjectDoc | None:
+        """The text of a regular file; ``None`` for what is missing, empty, outside or no text.
+
+        ``real`` is where ``path`` led when it was judged.
+        """
         try:
-            data = self._data_of(path, own=own)
+            data = self._data_of(real or real_path(path), own=own)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
@@ -229,26 +232,21 @@ class _InstructionReader:
         text = decoder.decode(data[:MAX_BYTES], final=not cut).removeprefix("\ufeff").strip()
         return ProjectDoc(path, text, cut) if text else None
 
-    def _data_of(self, path: Path, *, own: bool) -> bytes:
+    def _data_of(self, real: Path, *, own: bool) -> bytes:
         """A bounded part of it; nothing where it was read before or is blank.
 
         Raises ``OSError`` and ``ValueError``, which say why it is not read.
         """
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            status = os.fstat(handle)
+        with open_resolved(real) as file:
+            status = os.fstat(file.fileno())
             mark = status.st_dev, status.st_ino
             if mark in self._seen:
                 return b""
-            if not own and self._places.is_secret(Path(real_text(str(path)))):
+            if not own and self._places.is_secret(real):
                 raise ValueError("it may hold keys or passwords")
-            if not own and not self._is_inside(path):
+            if not own and not self._is_inside(real):
                 raise ValueError("it leads out of the project")
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError("it is no regular file")
-            data = os.read(handle, MAX_BYTES + 1)
-        finally:
-            os.close(handle)
+            data = file.read(MAX_BYTES + 1)
         if b"\0" in data:
             raise ValueError("it is no text in UTF-8")
         if data.strip():
@@ -258,9 +256,8 @@ class _InstructionReader:
     def _cannot_list(self, error: OSError) -> None:
         self._complain(f"{error.filename} is not read: {error.strerror}")
 
-    def _is_inside(self, path: Path) -> bool:
-        real = real_text(str(path))
-        return real.startswith(self._root.rstrip("/") + "/")
+    def _is_inside(self, real: Path) -> bool:
+        return str(real).startswith(self._root.rstrip("/") + "/")
 
     # --- imports ---------------------------------------------------------------------------
 
@@ -278,13 +275,15 @@ class _InstructionReader:
                     self._complain(
                         f"{self.shown(doc)} imports @{name.rstrip(_ENDS)}, which is not there"
                     )
-            elif why := self._refusal(target, own=own):
+                continue
+            real = real_path(target)
+            if why := self._refusal(target, real, own=own):
                 self._complain(f"{self.shown(doc)}: @{name} is not read: {why}")
             elif depth > MAX_DEPTH:
                 self._complain(
                     f"{self.shown(doc)}: @{name} is not read: imports go {MAX_DEPTH} deep"
                 )
-            elif found := self._read(target, own=True):
+            elif found := self._read(target, own=True, real=real):
                 yield found
                 yield from self._imports(found, own=own, depth=depth + 1)
 
@@ -304,12 +303,11 @@ class _InstructionReader:
             name = name[:-1]
         return None
 
-    def _refusal(self, target: Path, *, own: bool) -> str:
-        """Why ``target`` may not be imported; empty when it may."""
-        real = Path(real_text(str(target)))
+    def _refusal(self, target: Path, real: Path, *, own: bool) -> str:
+        """Why ``target``, which leads to ``real``, may not be imported; empty when it may."""
         if self._places.is_secret(target) or self._places.is_secret(real):
             return "it may hold keys or passwords"
-        if self._is_inside(target):
+        if self._is_inside(real):
             return ""
         is_markdown = real.suffix.lower() in _MARKDOWN
         home = self._places.home

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agentcli.domain.files import real_text
 from agentcli.domain.values import frozen
 
 NAMES = (".agents", ".claude")
@@ -48,14 +47,13 @@ class ExtensionPlace:
     root: Path | None = None
     is_secret: Callable[[Path], bool] = _is_no_secret
 
-    def refusal(self, path: Path) -> str:
-        """Why the file ``path`` of this place is not read; empty: it may be.
+    def refusal(self, path: Path, real: Path) -> str:
+        """Why the file ``path`` of this place, which is ``real``, is not read; empty: it may be.
 
         A link of a repository's makes nothing that lies elsewhere, or is secret, a part of it.
         """
         if not self.in_repository:
             return ""
-        real = Path(real_text(str(path)))
         if self.is_secret(path) or self.is_secret(real):
             return "it may hold keys or passwords"
         around = os.path.realpath(self.root or self.path.parent)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentcli.app.extensions.found import CHANGED
-from agentcli.app.files.mentions import naming_only_inside
+from agentcli.app.files.mentions import naming_only_inside, typed_or_inside
 from agentcli.app.models import model_named
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelToken
@@ -115,7 +115,8 @@ async def message_of(
     if "@" in named:
         from agentcli.app.files.attachments import attached_parts
 
-        parts = await asyncio.to_thread(attached_parts, named, workspace)
+        may = typed_or_inside(arguments, workspace, command.place.is_secret)
+        parts = await asyncio.to_thread(attached_parts, named, workspace, None, may)
     return UserMessage((TextPart(text.strip()), *parts))
 
 

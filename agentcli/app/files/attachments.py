@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from agentcli.domain.clean import one_line
+from agentcli.domain.files import NoRegularFile, open_regular, open_resolved, opened_directory
+from agentcli.domain.files import is_directory as is_directory_at
 from agentcli.domain.messages import ATTACHED, ImagePart, TextPart, UserMessage, UserPart
 from agentcli.domain.patterns import LazyPattern
-from agentcli.domain.tools import Workspace
+from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ MAX_TOLD, MAX_TOLD_CHARS = 5, 80
 _HEAD_BYTES = 4 * MAX_FILE_CHARS
 # a name with a short ending; others are users, decorators and packages
 _LIKE_A_FILE = LazyPattern(r"[^:]*[^:/]\.(?=\d?[A-Za-z])[A-Za-z0-9]{1,4}")
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 async def attach(
@@ -52,7 +53,8 @@ async def attach(
     if "@" not in text:
         return UserMessage((typed,))
     missing: list[str] = []
-    parts = await asyncio.to_thread(attached_parts, text, workspace, missing, only_inside)
+    may = (lambda _, real: workspace.contains(real)) if only_inside else None
+    parts = await asyncio.to_thread(attached_parts, text, workspace, missing, may)
     if missing and not only_inside:
         names = ", ".join(f"@{one_line(name)[:MAX_TOLD_CHARS]}" for name in missing[:MAX_TOLD])
         say(f"no such file: {names} - sent as typed, with nothing attached")
@@ -63,15 +65,20 @@ def attached_parts(
     text: str,
     workspace: Workspace,
     missing: list[str] | None = None,
-    only_inside: bool = False,  # noqa: FBT001, FBT002 - for a thread
+    may: Callable[[Mention, Path], bool] | None = None,
 ) -> tuple[UserPart, ...]:
-    """What ``text`` names, as parts of a message; reads files. ``missing`` gets what is no file."""
+    """What ``text`` names, as parts of a message; reads files. ``missing`` gets what is no file.
+
+    ``may`` is asked whether the resolved path that a mention leads to is attached; then that very
+    place is read, and no link that has come up since is followed (SEC-5).
+    """
     parts: list[UserPart] = []
     left = MAX_CHARS
     for path, mention in _named(text, workspace, [] if missing is None else missing):
-        if only_inside and not workspace.contains(path):
+        real = None if may is None else real_path(path)
+        if may is not None and real is not None and not may(mention, real):
             continue
-        made = _parts_of(path, mention, workspace, min(left, MAX_FILE_CHARS))
+        made = _parts_of(path, real, mention, workspace, min(left, MAX_FILE_CHARS))
         left = max(0, left - sum(len(part.text) for part in made if isinstance(part, TextPart)))
         parts += made
     return tuple(parts)
@@ -127,10 +134,23 @@ class _Content:
     image: ImagePart | None = None
 
 
-def _parts_of(path: Path, mention: Mention, workspace: Workspace, limit: int) -> list[UserPart]:
-    shown, is_directory = _shown(path, workspace), path.is_dir()
+def _parts_of(
+    path: Path, real: Path | None, mention: Mention, workspace: Workspace, limit: int
+) -> list[UserPart]:
+    """``real`` is where the file is to be read, no link followed; else it is read by its name."""
+    shown = _shown(path, workspace)
+    is_directory = path.is_dir() if real is None else is_directory_at(real)
     try:
-        content = _listing(path, limit) if is_directory else _file(path, mention, limit, workspace)
+        if not is_directory:
+            with open_regular(path) if real is None else open_resolved(real) as file:
+                content = _file(file, path, mention, limit, workspace)
+        elif real is None:
+            content = _listing(path, limit)
+        else:
+            with opened_directory(real) as directory:
+                content = _listing(directory, limit)
+    except NoRegularFile:
+        content = _Content(note="is not a regular file")
     except OSError as error:
         content = _Content(note=f"cannot be read: {error.strerror}")
     kind = "directory" if is_directory else "file"
@@ -145,7 +165,7 @@ def _parts_of(path: Path, mention: Mention, workspace: Workspace, limit: int) ->
     return [TextPart(f"{opening}\n{text}{note}</attached>")]
 
 
-def _listing(path: Path, limit: int) -> _Content:
+def _listing(path: Path | int, limit: int) -> _Content:
     """The entries of a directory, directories with a slash."""
     names: list[str] = []
     with os.scandir(path) as entries:
@@ -193,24 +213,22 @@ def _pdf(path: Path, workspace: Workspace, data: bytes, limit: int) -> _Content:
     return _Content(f"{pdf.head}; it follows {form}", note=note, image=pdf.part)
 
 
-def _file(path: Path, mention: Mention, limit: int, workspace: Workspace) -> _Content:
-    descriptor = os.open(path, _FLAGS)
-    with os.fdopen(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode):
-            return _Content(note="is not a regular file")
-        head = file.read(_HEAD_BYTES) or b""  # nothing from what would have to be waited for
-        if (known := _whole(file, head, (path, workspace), limit)) is not None:
-            return known
-        decoder = _decoder(head)
-        if decoder is None:
-            return _Content(note=f"is a binary file of {info.st_size:,} bytes, not attached")
-        if mention.first:
-            lines = codecs.getreader(decoder)(file, "replace")
-            file.seek(0)
-            return _lines(lines, mention, limit)
-        is_whole = len(head) < _HEAD_BYTES
-        text = codecs.getincrementaldecoder(decoder)("replace").decode(head, final=is_whole)
+def _file(
+    file: BinaryIO, path: Path, mention: Mention, limit: int, workspace: Workspace
+) -> _Content:
+    info = os.fstat(file.fileno())
+    head = file.read(_HEAD_BYTES)
+    if (known := _whole(file, head, (path, workspace), limit)) is not None:
+        return known
+    decoder = _decoder(head)
+    if decoder is None:
+        return _Content(note=f"is a binary file of {info.st_size:,} bytes, not attached")
+    if mention.first:
+        lines = codecs.getreader(decoder)(file, "replace")
+        file.seek(0)
+        return _lines(lines, mention, limit)
+    is_whole = len(head) < _HEAD_BYTES
+    text = codecs.getincrementaldecoder(decoder)("replace").decode(head, final=is_whole)
     return _cut(text.replace("\r\n", "\n"), limit, is_whole=is_whole, size=info.st_size)
 
 

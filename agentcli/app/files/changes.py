@@ -20,7 +20,7 @@ from typing import IO
 from agentcli.app.files.safe_git import SafeGit, find_git, refuse_references_elsewhere
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import UsageError
-from agentcli.domain.files import open_regular
+from agentcli.domain.files import open_resolved
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.engine.context.system_prompt import project_root
@@ -130,6 +130,10 @@ class GitChanges:
     root: Path
     git: SafeGit
 
+    @property
+    def _top(self) -> Path:
+        return real_path(self.root)
+
     def commit(self, name: str) -> str | None:
         """The commit that ``name`` names."""
         options = ("rev-parse", "--verify", "--quiet", "--end-of-options")
@@ -158,7 +162,7 @@ class GitChanges:
 
     def path_arguments(self, cwd: Path, paths: Sequence[str]) -> tuple[str, ...]:
         """``paths``, seen from ``cwd``, as git takes them. Raises ``UsageError``."""
-        top = real_path(self.root)
+        top = self._top
         found = []
         for name in paths:
             place = Path(name).expanduser()
@@ -298,7 +302,7 @@ class GitChanges:
         if "--cached" in between:
             sides.append(self.git.output("cat-file", "blob", f":{name}", limit=_BINARY_HEAD))
         elif len(between) == 1:
-            sides.append(_head_of(self.root / name))
+            sides.append(_content(self._top / name, _BINARY_HEAD))
         known = [side for side in sides if side is not None]
         return bool(known) and all(b"\0" not in side for side in known)
 
@@ -320,7 +324,7 @@ class GitChanges:
             if credential_place((self.root / name,)):
                 withheld.append(one_line(shown))
                 continue
-            change = _new_file(self.root / name, shown, room)
+            change = _new_file(self._top / name, shown, room)
             if change is not None:
                 kept = change if len(change.text) <= room else _without_text(change)
                 room -= len(kept.text)
@@ -333,7 +337,8 @@ class GitChanges:
             name = f"{revision.rstrip(':')}:{path}"
             data = self.git.output("cat-file", "blob", name, limit=MAX_COUNTED)
         else:
-            data = _content(self.root / path, MAX_COUNTED, below=self.root)
+            place = self._top / path
+            data = _content(place, MAX_COUNTED) if place.is_relative_to(self._top) else None
         if data is None:
             return None
         return data.count(b"\n") + (not data.endswith(b"\n") if data else 0)
@@ -565,16 +570,10 @@ def _new_file(path: Path, name: str, room: int) -> ChangedFile | None:
     )
 
 
-def _head_of(path: Path) -> bytes | None:
-    return _content(path, _BINARY_HEAD)
-
-
-def _content(path: Path, limit: int, *, below: Path | None = None) -> bytes | None:
-    """At most ``limit`` bytes of a plain file; no link is followed, and nothing is waited for."""
-    if below is not None and not real_path(path).is_relative_to(real_path(below)):
-        return None
+def _content(path: Path, limit: int) -> bytes | None:
+    """At most ``limit`` bytes of the plain file at a resolved path; nothing is waited for."""
     try:
-        with open_regular(path, os.O_NOFOLLOW) as file:
+        with open_resolved(path) as file:
             return file.read(limit)
     except (OSError, ValueError):
         return None

@@ -91,23 +91,35 @@ def naming_only_inside(
 
     Another file that it names by ``@`` stays named, without the ``@``; one that ``is_secret``, too.
     """
-    meant = {mention.text for readings in find_mentions(typed) for mention in readings}
+    may = typed_or_inside(typed, workspace, is_secret)
+
+    def stays(mention: Mention) -> bool:
+        try:
+            return may(mention, workspace.resolve(mention.path))
+        except (OSError, RuntimeError, ValueError):  # names no file
+            return True
+
     for _ in range(_MAX_PASSES):
         before = text
         for mention in {one for readings in find_mentions(text) for one in readings}:
-            if mention.text not in meant and not _is_inside(mention.path, workspace, is_secret):
+            if not stays(mention):
                 text = text.replace(f"@{mention.text}", mention.text)
         if text == before:
             return text
     return text.replace("@", " ")
 
 
-def _is_inside(path: str, workspace: Workspace, is_secret: Callable[[Path], bool]) -> bool:
-    try:
-        found = workspace.resolve(path)
-        return workspace.contains(found) and not is_secret(found)
-    except (OSError, RuntimeError, ValueError):  # names no file
-        return True
+def typed_or_inside(
+    typed: str, workspace: Workspace, is_secret: Callable[[Path], bool]
+) -> Callable[[Mention, Path], bool]:
+    """Whether a mention that leads to a path may attach it, as ``naming_only_inside`` says."""
+    meant = {mention.text for readings in find_mentions(typed) for mention in readings}
+
+    def may(mention: Mention, path: Path) -> bool:
+        is_meant = mention.text in meant
+        return is_meant or (workspace.contains(path) and not is_secret(path))
+
+    return may
 
 
 def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:

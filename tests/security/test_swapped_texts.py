@@ -1,0 +1,101 @@
+"""What is read of a repository by itself is read where it was judged (SEC-5).
+
+A process that was left running in the sandbox may put a link in the place of a directory, again and
+again, while instructions, skills, attached files and the map of the project are read outside of it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentcli.app.files.attachments import attached_parts
+from agentcli.app.files.changes import open_repository
+from agentcli.app.files.mentions import typed_or_inside
+from agentcli.codemap.index import MapIndex
+from agentcli.domain.tools import Workspace
+from agentcli.extensions.front_matter import Unusable
+from agentcli.extensions.instructions import InstructionPlaces, find_instructions
+from agentcli.extensions.places import ExtensionPlace
+from agentcli.extensions.skills import find_skills, text_of
+from tests.security.swapper import swapping
+
+pytestmark = pytest.mark.sampled
+
+CANARY = "CANARY-4711"
+TRIES = 400
+SKILL = "---\nname: d\ndescription: what it is\n---\n"
+Reader = Callable[[Path], Callable[[], str]]
+
+
+def instructions(root: Path) -> Callable[[], str]:
+    places = InstructionPlaces(root / "d", root)
+    return lambda: str(find_instructions(places).docs)
+
+
+def imports(root: Path) -> Callable[[], str]:
+    ends = ("", ".", ",", ";", ":", "!", "?", "..", "!!", ",,", "??", ";;", "::", "...", "!?")
+    (root / "AGENTS.md").write_text("\n".join(f"@d/f.md{end}" for end in ends))
+    places = InstructionPlaces(root, root)
+    return lambda: str(find_instructions(places).docs)
+
+
+def skill(root: Path) -> Callable[[], str]:
+    place = ExtensionPlace(root / ".agents", "project", in_repository=True, root=root)
+    (found,), _ = find_skills([place])
+
+    def read() -> str:
+        try:
+            return text_of(found)
+        except Unusable:
+            return ""
+
+    return read
+
+
+def attached(root: Path) -> Callable[[], str]:
+    workspace = Workspace(root, root)
+    may = typed_or_inside("", workspace, lambda _: False)
+    return lambda: str(attached_parts("See @d/f.md and @d", workspace, None, may))
+
+
+def symbols(root: Path) -> Callable[[], str]:
+    index = MapIndex(root.parent / "map.db", root)
+    return lambda: index._content("d/f.md")[0].decode()
+
+
+def lines(root: Path) -> Callable[[], str]:
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    repository = open_repository(root)
+    return lambda: CANARY * (repository.line_count("d/f.md", "") == CANARY_LINES)
+
+
+CANARY_LINES = 7
+
+
+@pytest.mark.spec("SEC-5", "SEC-3")
+@pytest.mark.parametrize(
+    "reader",
+    [instructions, imports, skill, attached, symbols, lines],
+    ids=lambda each: each.__name__,
+)
+def test_what_is_judged_in_the_project_is_never_read_elsewhere(
+    tmp_path: Path, reader: Reader
+) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for place, text in ((root / "d", "inside\n"), (outside, f"{CANARY}\n" * CANARY_LINES)):
+        place.mkdir(parents=True)
+        (place / "f.md").write_text(text)
+        (place / "AGENTS.md").write_text(text)
+        (place / "SKILL.md").write_text(SKILL + text)
+    (outside / f"{CANARY}.txt").touch()
+    (root / ".agents" / "skills").mkdir(parents=True)
+    (root / ".agents" / "skills" / "d").symlink_to(root / "d")
+    read = reader(root)
+    (root / "l").symlink_to(outside)
+    with swapping(root / "d", root / "l"):
+        found = [text for _ in range(TRIES) if CANARY in (text := read())]
+    assert not found, found[0]
