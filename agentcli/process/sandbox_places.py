@@ -278,13 +278,14 @@ def find_places(
     """The places of a session that works in ``roots``; looks at the disk, changes nothing.
 
     Of ``repositories``, each a ``.git``, and ``scripts`` the first ones are made read-only: every
-    mount costs time. What happens to the others shows when the command has ended.
+    mount costs time. What happens to the others shows when the command has ended. What a hook runs
+    meanwhile stays where it is, too.
     """
     found = _Collector(roots)
     tops = [root / ".git" for root in found.writable if os.path.lexists(root / ".git")]
     for entry in dict.fromkeys((*tops, *repositories[:_MOST_MOUNTED])):
         found.repository(entry)
-    for script in scripts[:_MOST_MOUNTED]:
+    for script in (*own.scripts, *scripts[:_MOST_MOUNTED]):
         found.keep(script, may_be_born=True)
     for root in tuple(found.writable):
         for name in PROJECT:
@@ -301,7 +302,8 @@ def find_places(
         found.home_directory(each)
     for path in own.read_only:
         found.keep(path)
-    for path in (*found.hidden, *found.read_only[of_project:]):
+    ours = (path for path in map(real_path, own.scripts) if path in found.read_only)
+    for path in (*found.hidden, *found.read_only[of_project:], *ours):
         found.pin_above(path)
     return found.places()
 

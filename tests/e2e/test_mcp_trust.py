@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.chat import IDLE, Chat, leave
-from tests.e2e.one_shot import one_shot
+from tests.e2e.one_shot import last_result, one_shot
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
+from tests.support.sandboxes import BOTH, needs
 
 pytestmark = pytest.mark.slow
 _QUESTION = re.compile(r"Do you trust this directory\?")
@@ -53,6 +54,26 @@ def test_a_changed_script_of_a_server_is_not_run_before_it_was_asked_about(
     done = one_shot(model_server, "hi", cwd=work)
     assert "has changed since you trusted it" in done.stderr
     assert not list(work.rglob("evil"))
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_server_of_a_project_is_started_while_something_inside_could_change_what_it_runs(
+    model_server: ModelServer, work: Path, kind: str
+) -> None:
+    needs(kind)
+    (work / "tools").mkdir()
+    (work / "tools/serve.sh").write_text("echo once >> started\n")
+    entry = {"command": "sh", "args": ["tools/serve.sh"]}
+    (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
+    look = call("tool_search", {"query": "notes"})
+    stays = call("bash", {"command": "cp started before; sleep 60 > /dev/null 2>&1 &"})
+    model_server.add(look, stays, look, "Done.")
+    options = ("--trust", "--sandbox", kind, "--permission-mode", "auto")
+    done = one_shot(model_server, "hi", *options, cwd=work)
+    assert done.code == 0, done.stderr
+    assert (work / "started").read_text() == (work / "before").read_text()
+    assert "end that first" in last_result(model_server)
 
 
 @pytest.mark.spec("SEC-1", "SEC-17")

@@ -879,6 +879,18 @@ def test_no_link_has_others_run_another_file(
     assert not found.exists() or found.read_text() == "mine"
 
 
+@pytest.mark.spec("SEC-17", "SEC-5")
+def test_with_bubblewrap_what_a_hook_runs_stays_where_it_is(work: Path) -> None:
+    """A hook may be called at the very moment at which another directory has its name."""
+    (work / "a/tools").mkdir(parents=True)
+    (work / "a/tools/check.sh").write_text("true\n")
+    (work / "other").mkdir()
+    own = OwnPlaces(scripts=(work / "a/tools/check.sh",))
+    swaps = "for each in a a/tools; do mv $each other/away || echo $each stays; done"
+    (said,) = told(work, f"{swaps}; mv other elsewhere && echo other moves", own=own)
+    assert "a stays" in said and "a/tools stays" in said and "other moves" in said, said
+
+
 @pytest.mark.spec("SEC-13", "SEC-17")
 def test_who_cancels_does_not_wait_for_the_look_at_a_large_tree(
     work: Path, home: Path, monkeypatch: pytest.MonkeyPatch
