@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.clean import one_line, plain_text
 from agentcli.domain.extensions.checks import CheckReport, program_of
-from agentcli.domain.files import open_regular, real_text
+from agentcli.domain.files import open_resolved, real_text
 from agentcli.domain.messages import ABOUT_CHECKS
 from agentcli.domain.tools import FileLedger
 from agentcli.domain.values import frozen, mutable
@@ -495,13 +495,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:
-    """What regular files hold; ``None`` for all else, and for what is too large. Blocks."""
+    """What files at resolved paths hold; ``None`` for what is none, or too large. Blocks."""
     return {path: _read(path) for path in paths}
 
 
 def _read(path: Path) -> bytes | None:
     try:
-        with open_regular(path, os.O_NOFOLLOW) as file:
+        with open_resolved(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError):
         return None

@@ -17,6 +17,7 @@ from agentcli.app.files.changes import open_repository
 from agentcli.app.files.mentions import typed_or_inside
 from agentcli.codemap.index import MapIndex
 from agentcli.domain.tools import Workspace
+from agentcli.extensions.checks import _contents
 from agentcli.extensions.front_matter import Unusable
 from agentcli.extensions.instructions import InstructionPlaces, find_instructions
 from agentcli.extensions.places import ExtensionPlace
@@ -67,6 +68,10 @@ def symbols(root: Path) -> Callable[[], str]:
     return lambda: index._content("d/f.md")[0].decode()
 
 
+def checked(root: Path) -> Callable[[], str]:
+    return lambda: str(_contents([root / "d/f.md"]))
+
+
 def lines(root: Path) -> Callable[[], str]:
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     repository = open_repository(root)
@@ -79,7 +84,7 @@ CANARY_LINES = 7
 @pytest.mark.spec("SEC-5", "SEC-3")
 @pytest.mark.parametrize(
     "reader",
-    [instructions, imports, skill, attached, symbols, lines],
+    [instructions, imports, skill, attached, symbols, checked, lines],
     ids=lambda each: each.__name__,
 )
 def test_what_is_judged_in_the_project_is_never_read_elsewhere(
