@@ -43,8 +43,15 @@ _WORKING_DIRECTORY = re.compile(r"\$(?:\{PWD\}|PWD\b)|\$\(pwd\)|`pwd`")
 _HOME = re.compile(r"\$(?:\{HOME\}|HOME\b)")
 _PATH = re.compile(r"/|\.\w{1,5}$")
 _SCRIPT = re.compile(
-    r"\.(?:sh|bash|zsh|ksh|fish|py|pyw|[cm]?[jt]s|rb|pl|php|lua|r|ps1|awk|sed|tcl|exs)$",
+    r"\.(?:sh|bash|zsh|ksh|fish|pyw?|pyz|[cm]?[jt]s|rb|pl|php|lua|r|ps1|awk|sed|tcl|exs"
+    r"|jar|dll|wasm|jl|kts|groovy|clj|rkt|scm|scpt)$",
     re.IGNORECASE,
+)
+# what is run of a directory that an interpreter is given; a package's names the rest
+_OF_DIRECTORY = (
+    "__main__.py",
+    "package.json",
+    *(f"index.{end}" for end in ("js", "mjs", "cjs", "ts")),
 )
 _NAMED_IN_SCRIPT = re.compile(
     r"(?<![\w./-])[\w./-]+\.(?:sh|bash|zsh|fish|py|[cm]?[jt]s|rb|pl|php|lua)\b|/[\w.-]+/[\w./-]+"
@@ -69,6 +76,7 @@ _PYTHON = re.compile(r"\b(?:python|pypy)[\d.]*(?:\s|$)")
 _PYTHON_FILE = re.compile(r"(?:(?<![\w-])|(?<=\.pyw)|(?<=\.py))[\w-]+\.pyw?\b")
 _PYTHON_TEXT = re.compile(r"\b(?:python|pypy)[\d.]*(?:[ \t]+-\w+)*[ \t]+(?:-\w*[cm]\b|-(?!\w)|<<)")
 _MODULE = re.compile(r"\b(?:python|pypy)[\d.]*(?:[ \t]+-\w+)*[ \t]+-\w*m[ \t]*([\w.]+)")
+_GLUED_MODULE = re.compile(r"(?<=\s)-m(?=[A-Za-z_])")
 _MAX_SCRIPT_BYTES = 200_000
 _MAX_NAMED = 200
 # what runs the orders that it finds in the directory
@@ -196,6 +204,9 @@ def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path
                 )
                 if may_come or (is_there and (is_run or _is_script(place))):
                     found[Path(place)] = None
+                elif is_run and not is_there:
+                    inner = (f"{place}/{name}" for name in _OF_DIRECTORY)
+                    found |= dict.fromkeys(map(Path, filter(os.path.isfile, inner)))
     for script in list(found):
         _add_named(script, top, found)
     return tuple(found)
@@ -540,7 +551,7 @@ def _split(command: str) -> list[str]:
 
 def _words(command: str, depth: int = 3) -> Iterator[tuple[str, bool]]:
     """The words of a command line, and whether each is run, or given to what runs it."""
-    words = _split(command)
+    words = _split(_GLUED_MODULE.sub("-m ", command))
     is_next, is_given, is_target, runs_module = True, False, False, False
     for word in words:
         if depth and any(mark in word for mark in _MARKS):

@@ -120,17 +120,23 @@ def test_a_changed_file_that_would_take_effect_is_another_fingerprint(
         {"command": "x", "args": ["a\0b"], "environment": {"BASH_ENV": "tools/serve"}},
         {"command": "python3", "args": ["-m", "served"], "env": {"PYTHONPATH": "tools"}},
         {"url": "http://localhost/", "headers_command": "sh tools/serve"},
+        {"command": "python3", "args": ["-mtools.served"]},
+        {"command": "java", "args": ["-jar", "tools/served.jar"]},
+        {"command": "node", "args": ["tools/dir"]},
+        {"command": "npx", "args": ["-y", "./tools/package"]},
     ],
     ids=str,
 )
 def test_a_changed_script_of_a_server_is_another_fingerprint(
     root: Path, entry: dict[str, object]
 ) -> None:
-    (root / "tools").mkdir()
+    for name in ("dir", "package"):
+        (root / "tools" / name).mkdir(parents=True)
+    (root / "tools/package/package.json").write_text('{"bin": "own.js"}')
     (root / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
     marks = set()
     for text in ("one", "two"):
-        for name in ("serve", "served.py"):
+        for name in ("serve", "served.py", "served.jar", "dir/index.js", "package/own.js"):
             (root / "tools" / name).write_text(text)
         project = read_project(root, "")
         assert project is not None
