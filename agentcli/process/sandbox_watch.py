@@ -278,9 +278,9 @@ class TreeWatch:
 
     def _look(self, give_up: float = 0.0, check: Callable[[], object] = bool) -> Survey:
         found = Survey()
-        # no crowd of new directories hides what was known
+        # no crowd of new directories hides what was known, nor what comes up where the user works
         old = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
-        waiting = [*self._roots, *old]
+        waiting = [*self._roots, *old, *islice(self._listings, MOST_DIRECTORIES // 2)]
         kept = sum(len(item.content.data) for item in self.known.items.values())
         found.room_bytes = _MOST_KEPT_BYTES - kept
         found.give_up = give_up or time.monotonic() + _MOST_S

@@ -780,6 +780,18 @@ def test_a_crowd_of_directories_hides_nothing_that_was_known(
     assert watch.compare() == []
 
 
+@pytest.mark.parametrize("place", ["zeta", "a/b/c"])
+def test_a_crowd_of_directories_hides_nothing_that_comes_up_where_the_user_works(
+    root: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    sh(f"mkdir -p {place} a/b/other", root)
+    monkeypatch.setattr(sandbox_watch, "MOST_DIRECTORIES", 20)
+    watch = TreeWatch([root])
+    watch.learn()
+    sh(f"for i in $(seq 40); do mkdir 0$i; done; cd {place} && git init -q . && {EVIL}", root)
+    assert any(f"{place}/.git/config would" in line for line in watch.compare())
+
+
 def test_a_crowd_of_names_hides_nothing_that_was_known(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
