@@ -73,11 +73,16 @@ class _Others:
         self._listings: dict[str, Listing] = {}
         self._workplaces: Sequence[str] = ()
         self._looked_at = -math.inf
+        self._searched: dict[str, None] = {}
 
-    def look(self) -> None:
-        """Find where repositories and ``.envrc`` are; of a large tree this takes its time."""
+    def look(self, search_path: str | None = None) -> None:
+        """Find where repositories and ``.envrc`` are; of a large tree this takes its time.
+
+        ``search_path`` is the ``PATH`` of the session's shell outside, if it was changed.
+        """
         from agentcli.process.directories import workplaces_below
 
+        self._searched |= dict.fromkeys(filter(None, (search_path,)))
         self._workplaces = workplaces_below(map(os.path.realpath, self._roots), self._listings)
         self._looked_at = time.monotonic()
 
@@ -89,7 +94,7 @@ class _Others:
         names = (Path(os.path.normpath(path)), real_path(path))
         if any(name.is_relative_to(place) for place in own_program(self._roots) for name in names):
             return "agentcli runs from there"
-        if program := hides(str(path)):
+        if program := hides(str(path), self._searched):
             return f"run for {program}"
         if time.monotonic() - self._looked_at > _FRESH_S:
             self.look()

@@ -225,6 +225,12 @@ class Sandbox(Protocol):
     async def step_outside(self) -> tuple[str, ...]:
         """Before the user's own change: as ``settle``, for what still runs inside."""
 
+    async def search_along(self, path: str | None) -> None:
+        """A shell of the session's outside has this ``PATH``, unless it is ``None``.
+
+        What hides a program of the system's there is run by the user's next command (SEC-17).
+        """
+
     async def accept(self, written: Mapping[Path, str] | None = None) -> None:
         """What is there now was made outside with the user's consent.
 

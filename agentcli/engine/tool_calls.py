@@ -320,7 +320,7 @@ class ToolCalls:
             writes = job.facts.paths or job.facts.definition.name == "bash"  # it names files, too
             look = self._parts.policy.look_around
             if writes and job.effect is not Effect.READ and look is not None:
-                await asyncio.to_thread(look)
+                await asyncio.to_thread(look, (await self._shells()).outside.search_path)
             decision = await self._decision(job)
         except Exception as error:  # noqa: BLE001 - what cannot be judged is not run
             job.output = self._reported(job, ToolOutput.internal_error(error))

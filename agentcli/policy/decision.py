@@ -113,12 +113,13 @@ class Policy:
     within that, as the settings say, ``hosts``: those that they reach where they have not;
     ``yolo_twice``: the user has asked twice for no questions, so that destructive commands run as
     well (SEC-14).
-    ``roots`` are what is worked in, the worktrees of sub-agents too, of which
-    ``run_by_others`` says how git or a shell would run or obey a file when the user calls it;
-    empty: neither would (SEC-17); ``look_around``, which may take a second, before a judgement has
-    it answer at once. ``auto_offered``: mode ``auto`` has been offered in an approval;
-    ``auto_told``: that nothing contains commands has been said; ``removed`` are the texts of rules
-    that the user has removed since it began; ``unwritten`` those added, by kind, that no file has.
+    ``roots`` are what is worked in, the worktrees of sub-agents too, of which ``run_by_others``
+    says how git or a shell would run or obey a file when the user calls it; empty: neither would
+    (SEC-17); ``look_around``, which may take a second and is told the ``PATH`` of the shell
+    outside, before a judgement has it answer at once. ``auto_offered``: mode ``auto`` has been
+    offered in an approval; ``auto_told``: that nothing contains commands has been said; ``removed``
+    are the texts of rules that the user has removed since it began; ``unwritten`` those added, by
+    kind, that no file has.
     """
 
     mode: PermissionMode = PermissionMode.DEFAULT
@@ -136,7 +137,7 @@ class Policy:
     yolo_twice: bool = False
     roots: list[Path] = field(default_factory=list)
     run_by_others: Callable[[Path], str] = lambda _: ""
-    look_around: Callable[[], None] | None = None
+    look_around: Callable[[str | None], None] | None = None
     auto_offered: bool = False
     auto_told: bool = False
     removed: list[str] = field(default_factory=list)

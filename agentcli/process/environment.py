@@ -133,18 +133,33 @@ def without_credentials(
     return kept
 
 
-def hides(path: str) -> str:
-    """The system's program in whose place a shell would run ``path``; empty: none (SEC-17)."""
+def hides(path: str, searched: Iterable[str] = ()) -> str:
+    """The system's program in whose place a shell would run ``path``; empty: none (SEC-17).
+
+    ``searched`` is where shells look beside our own PATH, each as a ``PATH`` of its own.
+    """
     directory, name = os.path.split(path)
-    return _hides(name, _later(real_text(directory), _path()))
+    place = real_text(directory)
+    paths = (os.environ.get("PATH", _DEFAULT_PATH), *searched)
+    return next(filter(None, (_hides(name, _later(place, _path(each))) for each in paths)), "")
 
 
-def hiding_below(roots: Collection[str], directories: Iterable[str] = ()) -> Iterator[str]:
+def hiding_below(
+    roots: Collection[str], directories: Iterable[str] = (), *searched: str | None
+) -> Iterator[str]:
     """The files below ``roots``, real paths, that hide a program of the system's.
 
-    ``directories`` are those in which relative entries of PATH may end.
+    ``directories`` are those in which relative entries of PATH may end. ``searched``: where shells
+    look; ``None``, which is the default, along our own PATH.
     """
-    path = _path()
+    for each in searched or (None,):
+        path = os.environ.get("PATH", _DEFAULT_PATH) if each is None else each
+        yield from _hiding_along(_path(path), roots, directories)
+
+
+def _hiding_along(
+    path: Mapping[str, tuple[str, ...]], roots: Collection[str], directories: Iterable[str]
+) -> Iterator[str]:
     has_relative = not all(entry.startswith("/") for entry in path)
     for directory in dict.fromkeys((*path, *(directories if has_relative else ()))):
         systems = _later(directory, path)
@@ -154,12 +169,12 @@ def hiding_below(roots: Collection[str], directories: Iterable[str] = ()) -> Ite
             yield from (each.path for each in entries if _hides(each.name, systems))
 
 
-def _path() -> dict[str, tuple[str, ...]]:
-    """The directories of PATH, each with those of the system that come after it.
+def _path(search_path: str) -> dict[str, tuple[str, ...]]:
+    """Its directories, each with those of the system that come after it.
 
     Real paths; of relative ones, which may be anywhere, the end.
     """
-    entries = os.environ.get("PATH", _DEFAULT_PATH).split(os.pathsep)
+    entries = search_path.split(os.pathsep)
     found: dict[str, tuple[str, ...]] = {}
     for at, entry in enumerate(entries):
         later = entries[at + 1 :]

@@ -88,6 +88,7 @@ class SessionSandbox:
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
         self._watch: TreeWatch | None = None
+        self._searched: list[str] = []
         self._watching = asyncio.Lock()
         self._unborn: tuple[Path, ...] = ()
         self._running = 0
@@ -490,6 +491,15 @@ class SessionSandbox:
             self._done = await asyncio.to_thread(self._work_inside)
             return tuple(await uninterruptible(asyncio.to_thread(self._set_aside)))
 
+    async def search_along(self, path: str | None) -> None:
+        """The user's shell in the session looks for programs there; see the port."""
+        if path is None or path in self._searched:
+            return
+        async with self._watching:
+            self._searched.append(path)
+            if self._watch is not None:
+                await uninterruptible(asyncio.to_thread(self._watch.search_along, path))
+
     async def accept(self, written: Mapping[Path, str] | None = None) -> None:
         """Take what is there now for what the user wants; see the port."""
         async with self._watching:
@@ -582,7 +592,10 @@ class SessionSandbox:
         own = [self._private.temporary] if self._private is not None else []
         if self._state.kind is SandboxKind.LANDLOCK:
             own.append(Path("/dev/shm"))  # noqa: S108 - commands write there
-        return TreeWatch(self._roots, (*project, *self._own().scripts), own, user_configs)
+        watch = TreeWatch(self._roots, (*project, *self._own().scripts), own, user_configs)
+        for path in self._searched:
+            watch.search_along(path)
+        return watch
 
     def _set_aside(self) -> list[str]:
         from agentcli.process.set_aside import set_aside

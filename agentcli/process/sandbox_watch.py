@@ -97,6 +97,7 @@ _MERGES = ("rebase-merge/strategy", "sequencer/opts", "rebase-apply/apply-opt")
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 _SCRIPTS = frozenset({Kind.SCRIPT, Kind.NAMED})
+_Settings = tuple[tuple[str, str, str, str], ...]
 
 
 @dataclass(slots=True)
@@ -170,6 +171,7 @@ class TreeWatch:
         self._user_configs = tuple(user_configs)
         self._listings: dict[str, Listing] = {}
         self._named: dict[str, Kind] = {}
+        self._searched: tuple[str | None, ...] = (None,)  # by shells: PATH, ours first
         self._repositories: tuple[set[str], ...] = ()  # of each the working trees
         self._is_cut_told = False
         self._crowded_told: set[str] = set()
@@ -203,6 +205,13 @@ class TreeWatch:
         } | {path: item for path, item in before.items.items() if self._is_untrusted(path)}
         return now
 
+    def search_along(self, path: str) -> None:
+        """The user's shell looks for programs there, too: what is there now is the user's own."""
+        self._searched += (path,)
+        self.known.give_up = time.monotonic() + _OF_NAMED_S
+        for place in hiding_below(self._roots, self._listings, path):
+            self._add_tree(place, Kind.NAMED, self.known)
+
     def learn_only(self, written: Mapping[Path, str]) -> None:
         """Take these files for the user's own, as far as they are what was written there.
 
@@ -220,9 +229,8 @@ class TreeWatch:
         """Set aside what has come up or changed since; one line about each."""
         crowded = self.known.crowded
         now, changed = self._look_closely()
-        gone = set_aside_each(
-            to_put_right(changed, now.items, self.known.items) if changed else (), self._roots
-        )
+        wrong = to_put_right(changed, now.items, self.known.items) if changed else ()
+        gone = set_aside_each(wrong, self._roots)
         lines = list(islice(gone, _MOST_LINES))
         rest = sum(1 for _ in gone)
         for path in changed:  # nothing counts as known that was not looked at: others may write
@@ -317,8 +325,8 @@ class TreeWatch:
             waiting += found.fitting("", map(real_text, listing.links))
         self._listings = found.directories
         self._add_others(found)
-        hiding = hiding_below([*self._roots, *self._untrusted], found.directories)
-        for place in dict.fromkeys((*ways_to(self._scripts, self._roots), *map(str, hiding))):
+        hiding = hiding_below([*self._roots, *self._untrusted], found.directories, *self._searched)
+        for place in dict.fromkeys((*ways_to(self._scripts, self._roots), *hiding)):
             self._add_tree(place, Kind.NAMED, found)
         self._add_named(self._named, found)
         return found
@@ -377,8 +385,7 @@ class TreeWatch:
     def _link(self, path: str, found: Survey) -> None:
         """A ``.git`` that leads elsewhere, and where."""
         self._add_file(path, Kind.LINK, found)
-        target = target_of(path)
-        if target:
+        if target := target_of(path):
             found.trees.setdefault(target, set()).add(os.path.dirname(path))  # noqa: PTH120 - a text
         if target and self.is_inside(target):
             self._git_directory(target, found)
@@ -557,8 +564,7 @@ class TreeWatch:
     # --- comparing -------------------------------------------------------------------------
 
     def _changed(self, now: Survey) -> dict[str, None]:
-        known = self.known.items
-        items = now.items.items()
+        known, items = self.known.items, now.items.items()
         return dict.fromkeys(
             path for path, item in items if not self._may_stay(path, item, known.get(path), now)
         )
@@ -592,10 +598,8 @@ class TreeWatch:
                 is_new = now.kind is Kind.SCRIPT and before is None
                 came_along = is_new and self._came_with_a_repository(now.top)
                 came_along = came_along or (before is None and self._is_in_another_tree(path, now))
-                is_known = (
-                    is_file and now.content.is_whole and path.endswith(("/.hg/hgrc", "/.sl/config"))
-                )
-                return came_along or (is_known and is_only_paths(now.content.data))
+                is_known = now.content.is_whole and path.endswith(("/.hg/hgrc", "/.sl/config"))
+                return came_along or (is_file and is_known and is_only_paths(now.content.data))
 
     def _removed(self, now: Survey) -> list[tuple[str, Watched]]:
         """What git was told and runs in repositories that are still there, and no longer is."""
@@ -610,10 +614,9 @@ class TreeWatch:
 
     def _is_shielded(self, path: str) -> bool:
         """Whether no command could have changed it: so the user has, at the same time."""
-        for place in (path, *parents_of(path)) if self.read_only else ():
-            if (pinned := self.read_only.get(place)) is not None:
-                return pinned.is_at(place)
-        return False
+        places = (path, *parents_of(path)) if self.read_only else ()
+        place = next(filter(self.read_only.__contains__, places), None)
+        return place is not None and self.read_only[place].is_at(place)
 
     def _was_out_of_sight(self, path: str) -> bool:
         """Whether nobody had looked where it lies, beyond the bound, so that it may be old."""
@@ -678,12 +681,11 @@ class TreeWatch:
             if lies_below(path, tree)
             for other in trees
         )
-        return item.top in self._named and any(
-            each and each.content == item.content for each in copies
-        )
+        is_copy = (each.content == item.content for each in copies if each)
+        return item.top in self._named and any(is_copy)
 
 
-def _configs(found: Survey) -> dict[str, tuple[tuple[str, str, str, str], ...]]:
+def _configs(found: Survey) -> dict[str, _Settings]:
     items = found.items.items()
     return {p: programs_of(i.content.data) or () for p, i in items if i.kind is Kind.CONFIG}
 
@@ -692,9 +694,7 @@ def _every(found: Survey, trees: Mapping[str, set[str]]) -> set[str]:
     return {str(each.parent) for each in found.repositories}.union(*trees.values())
 
 
-def _trees(
-    found: Survey, configs: Mapping[str, Iterable[tuple[str, str, str, str]]]
-) -> dict[str, set[str]]:
+def _trees(found: Survey, configs: Mapping[str, _Settings]) -> dict[str, set[str]]:
     items = found.items.items()
     commons = {os.path.dirname(p): i.content.data for p, i in items if i.kind is Kind.COMMON}  # noqa: PTH120 - texts
     return trees_of(found.trees, commons, configs)

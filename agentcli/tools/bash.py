@@ -302,6 +302,7 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
     if sandbox is not None and not (await sandbox.begin()).is_on:
         sandbox, access = None, Access.OUTSIDE
     states = ShellStates.from_json(await ctx.state.get(STATE_KEY))
+    await _search_along(ctx, states)
     state = states.outside if sandbox is None else states.inside
     base = users = base_environment()
     if sandbox is not None:
@@ -319,6 +320,12 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
             how = "does not exist in the sandbox" if is_there else "no longer exists"
             gone = f"{wanted} {'leads elsewhere now' if led and is_there else how}"
     return _Start(state, base, cwd, gone, sandbox, access, frozenset(users.keys() - base.keys()))
+
+
+async def _search_along(ctx: BashContext, states: ShellStates) -> None:
+    """What comes up where the user's next command is looked for is looked at (SEC-17)."""
+    if ctx.sandbox is not None:
+        await ctx.sandbox.search_along(states.outside.variables.get("PATH"))
 
 
 async def _not_run(ctx: BashContext, start: _Start) -> ToolOutput:
@@ -388,6 +395,7 @@ async def _keep_state(
         states = ShellStates.from_json(await ctx.state.get(STATE_KEY))
         began = replace(start.state, cwd=str(start.cwd))
         after = states.after(began, state, inside=start.sandbox is not None)
+        await _search_along(ctx, after)
         try:
             await ctx.state.set(STATE_KEY, after.to_json())
             stored = ShellStates.from_json(await ctx.state.get(STATE_KEY))

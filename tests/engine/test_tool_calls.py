@@ -865,7 +865,7 @@ def test_what_may_take_long_is_looked_for_off_the_loop_and_only_before_a_write()
     ):
         call = ("a", tool.name, '{"command": "touch x"}')
         world = World(PlayedProvider(calls(call), says("x")), [tool])
-        world.conversation.parts.policy.look_around = lambda: looked.append(
+        world.conversation.parts.policy.look_around = lambda _: looked.append(
             threading.current_thread()
         )
         asyncio.run(world.run())

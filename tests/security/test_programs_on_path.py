@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
+from agentcli.domain.sandbox import Access
 from agentcli.process.environment import hides, hiding_below
 from agentcli.process.sandbox_watch import TreeWatch
 from tests.e2e.one_shot import last_result, one_shot
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
-from tests.support.sandboxes import BOTH, needs
+from tests.support.sandboxes import BOTH, Sandboxed, needs
 
 # the private /tmp of commands, as it is called outside
 LED_AWAY = (
@@ -132,4 +134,47 @@ def test_no_tool_puts_a_program_before_one_of_the_system_unasked(work: Path) -> 
     with ModelServer([call("apply_patch", {"patch": patch}), "done"]) as server:
         one_shot(server, "hi", "--permission-mode", "accept-edits", cwd=work, PATH=path)
     assert not (work / ".venv/bin/ls").exists()
+    assert "ls (run for /" in last_result(server)
+
+
+@pytest.mark.spec("SEC-17", "SEC-15")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_directory_that_the_shell_outside_was_led_to_is_looked_at_from_then_on(
+    tmp_path: Path, kind: str
+) -> None:
+    """As ``!source .venv/bin/activate`` leads the user's next ``!git status`` there."""
+    root = tmp_path.resolve() / "work"
+    programs = root / ".venv/bin"
+    programs.mkdir(parents=True)
+    (programs / "env").write_text("of the user's")
+
+    async def run() -> list[str]:
+        async with Sandboxed(root, kind) as inside:
+            before = await inside.say("sleep 60 & echo started")
+            activate = f'export PATH="{programs}:$PATH"'
+            activated = await inside.with_access(Access.OUTSIDE, activate)
+            made = await inside.say(MADE.replace("NAME", "ls"))
+            ran = await inside.with_access(Access.OUTSIDE, "ls -d .")
+            return [before, activated, made, ran]
+
+    before, activated, made, ran = asyncio.run(run())
+    assert "started" in before and "renamed" not in activated
+    assert "renamed" in made and "evil" not in ran
+    assert (programs / "env").read_text() == "of the user's"
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-17", "SEC-3")
+def test_no_tool_edits_a_program_where_the_shell_outside_was_led_to_unasked(
+    tmp_path: Path,
+) -> None:
+    """Also in a session that goes on."""
+    root = tmp_path / "work"
+    (root / ".venv/bin").mkdir(parents=True)
+    lead = call("bash", {"command": 'export PATH="$PWD/.venv/bin:$PATH"'})
+    edit = call("write_file", {"path": ".venv/bin/ls", "content": "evil"})
+    with ModelServer([lead, "done", edit, "done"]) as server:
+        one_shot(server, "hi", "--yolo", cwd=root)
+        one_shot(server, "more", "-c", "--permission-mode", "accept-edits", cwd=root)
+    assert not (root / ".venv/bin/ls").exists()
     assert "ls (run for /" in last_result(server)
