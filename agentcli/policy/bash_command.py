@@ -19,7 +19,7 @@ _TILDE_AFTER = frozenset("=:")
 _PAST_ASCII = 0x80
 _ANSI_C = LazyPattern(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
 _ANSI_ESCAPE = LazyPattern(
-    r"\\(?:([0-7]{1,3})|(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8}))|c(.)|(.))",
+    r"\\(?:([0-7]{1,3})|(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8}))|c([A-Za-z])|(.))",
     re.DOTALL,
 )
 _ANSI_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
@@ -169,7 +169,7 @@ def _double_quoted(source: str, at: int) -> tuple[str, int] | None:
 
 
 def _ansi_c(found: re.Match[str]) -> str:
-    """What an escape in ``$'…'`` stands for: bash(1), "ANSI-C Quoting"."""
+    """What an escape in ``$'…'`` stands for: bash(1), "ANSI-C Quoting"; NUL: it is not there."""
     octal, *hexadecimals, control, letter = found.groups()
     hexadecimal = next(filter(None, hexadecimals), "")
     if octal or hexadecimal:
@@ -177,7 +177,7 @@ def _ansi_c(found: re.Match[str]) -> str:
         return chr(code) if code < _PAST_ASCII else "\0"  # bytes that may be no character
     if control:
         return chr(ord(control) & 0x1F)
-    return _ANSI_LETTERS.get(letter, f"\\{letter}")
+    return _ANSI_LETTERS.get(letter, "\0")  # bash reads "\\x{2f}" as "/"
 
 
 def _stands_for_itself(source: str, at: int) -> bool:

@@ -399,7 +399,8 @@ def seen_words(command: SimpleCommand) -> Words:
         return command.words
     found: list[str | None] = []
     for word, source in zip(command.words, command.sources, strict=True):
-        seen = expanded(unquoted(source)) if word is None else None
+        is_seen = word is None and "$'" not in source  # an escape that nobody knows
+        seen = expanded(unquoted(source)) if is_seen else None
         found += [word] if seen is None else without_braces(_RANGE.sub("*", seen))
     return tuple(found)
 

@@ -24,7 +24,8 @@ BASH = shutil.which("bash")
         ("~", None), ("a=~", None), ("{a,b}", None), ("{1..2}", None), ("@{u}..", "@{u}.."),
         ("x{a}..{b}", None), ("a,b{c}", "a,b{c}"), ("'a", None), ('"a', None),
         ("a\\", None), ("$'a'", "a"), ("$'\\x65nv'", "env"), ("a$'\\u0062\\'\\143'", "ab'c"),
-        ("$'\\0a'", None), ("$'\\xe9'", None), ("$'a", None), ('$"a"', None), ("a(b", None), ("a\\\nb", None), ("!a", None),
+        ("$'\\0a'", None), ("$'\\xe9'", None), ("$'\\x{65}nv'", None),
+        ("$'\\q'", None), ("$'\\xg'", None), ("$'\\cA'", "\x01"), ("$'\\c\\\\'", None), ("$'a", None), ('$"a"', None), ("a(b", None), ("a\\\nb", None), ("!a", None),
     ],
 )  # fmt: skip
 def test_a_word_is_its_text_or_not_known(source: str, value: str | None) -> None:
@@ -36,7 +37,7 @@ def test_a_word_is_its_text_or_not_known(source: str, value: str | None) -> None
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.text(st.sampled_from("ab'\"\\$x6 ~#!{},.=:^@[]-"), min_size=1, max_size=8), min_size=8
+        st.text(st.sampled_from("ab'\"\\$xu6 ~#!{},.=:^@[]-"), min_size=1, max_size=8), min_size=8
     )
 )
 def test_bash_sees_the_same_value(sources: list[str]) -> None:
