@@ -244,6 +244,7 @@ class _Reader:
             return False
         program = [_GIVEN if word is None else word for word in inner.inner[0].words]
         written = any(each.words[:1] in _WRITE_NAMES for each in sources)  # it is named
+        written |= any(each.operator in {"<<", "<<<"} for each in command.redirections)
         is_known = bool(program) and program[0] in HARMLESS_WITH_ANY_OPTION
         return is_known and not written and self._call(program)
 

@@ -474,7 +474,7 @@ NEVER = [
     # programs given what they are to read or run
     "find . | xargs -d , cat", "ls | xargs -ra.env ls", "ls | xargs -0d, ls",
     "find . | xargs --delimiter=, cat",
-    "echo /etc/passwd | xargs cat", "cat a.txt | xargs rm", "find . | xargs sh -c ls", "ls | xargs -a a.txt cat",
+    "echo /etc/passwd | xargs cat", "ls | xargs cat <<< /etc/passwd", "cat a.txt | xargs rm", "find . | xargs sh -c ls", "ls | xargs -a a.txt cat",
     "find . | xargs -I{} cp {} x",
     "find . | xargs -I{} cat /etc/{}", "find . | xargs -I{} grep {} /etc/passwd", "find . | xargs -I% cat %/x",
     "find . | sed s,^,/etc/, | xargs cat", "cat {a.txt,/etc/passwd}",
