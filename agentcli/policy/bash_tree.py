@@ -397,7 +397,7 @@ _CLOSING = frozenset({">&-", "<&-"})
 _BOTH = frozenset({"&>", "&>>"})
 # plain shells end the command at "&>": what then follows "/dev/null" is another one to them
 _ENDS_ANYWHERE = re.compile(rb"(?:[ \t]*[12]>&[12])*[ \t]*(?:[;&|)`\n#]|\Z)")
-_QUOTING = re.compile(r"['\"\\]")
+_READ_ONCE = re.compile(r"[\w./@%+=:,~-]*")
 _BODY = "heredoc_body"
 
 
@@ -562,9 +562,11 @@ class _Walk:
         end = targets[0].end_byte if targets else node.end_byte
         if operator in _BOTH and not _ENDS_ANYWHERE.match(self.source, end):
             self.why_not = self.why_not or f"behind {operator} only bash goes on"
-        target = unquote(self._text(targets[0])) if targets else None
-        if operator == ">&" and target is not None and _QUOTING.search(target):
-            target = None  # bash takes the quotes off twice: >&.git/config\' writes .git/config
+        source = self._text(targets[0]) if targets else ""
+        target = unquote(source) if targets else None
+        if operator == ">&" and not _READ_ONCE.fullmatch(source):
+            target = None  # >&.git/config\' writes .git/config, and >&'$(x)' runs x
+            self.why_not = self.why_not or "bash expands what stands behind >& twice"
         copies = operator in _COPYING and target is not None
         if copies and target is not None and (target.rstrip("-").isdecimal() or target == "-"):
             return Redirection(operator, target, writes=False)

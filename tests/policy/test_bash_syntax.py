@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -280,10 +282,25 @@ def test_what_cannot_be_parsed_is_read_roughly_and_finds_commands_behind_keyword
 
 
 @pytest.mark.spec("SEC-3", "SEC-4")
-@pytest.mark.parametrize("text", [r"a >&.git/config\'", r'a >&".git\\config"', r"a >&.g\\it"])
-def test_where_bash_takes_quotes_off_twice_the_target_is_not_known(text: str) -> None:
-    (command,) = parse_bash(text).commands
-    assert [(each.target, each.writes) for each in command.redirections] == [(None, True)]
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"a >&.git/config\'", r'a >&".git\\config"', r"a >&.g\\it", "a >&'$(touch x)'", r"a >&\`b\`",
+        'a >&"$x"', "a >& '.g*'",
+    ],
+)  # fmt: skip
+def test_what_bash_expands_twice_is_not_known(text: str) -> None:
+    parsed = parse_bash(text)
+    assert not parsed.understood
+    targets = [(each.target, each.writes) for each in parsed.commands[0].redirections]
+    assert targets == [(None, True)]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.spec("SEC-4")
+def test_bash_runs_what_is_quoted_behind_such_a_redirection(tmp_path: Path) -> None:
+    subprocess.run(["bash", "-c", "echo >&'$(touch ran; echo out)'"], cwd=tmp_path, check=True)
+    assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.spec("SEC-3")

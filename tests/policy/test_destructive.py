@@ -49,7 +49,7 @@ DESTRUCTIVE = [
     "rm -rf .GIT", "rm -rf .g*", "rm -rf .gi?", "rm -rf {src,.git}", "rm -rf sub/../.git",
     "rm -rf ~", "rm -rf ~/", "rm -rf ~/*", 'rm -rf "$HOME"', "rm -rf $HOME/", "rm -rf ${HOME}/*",
     "rm -rf $PWD", "rm -rf out", "rm -rf /proc/self/cwd", "rm -rf /proc/self/root", "rm -rf /usr",
-    r"rm -rf $'\x{2f}'", r"$'r\x{6d}' -rf .", 'rm -rf "$X"', "rm -rf $(pwd)", "rm -rf `pwd`", "X=/; rm -rf $X", "$cmd -rf .",
+    "echo >&'$(rm -rf .)'", r"rm -rf $'\x{2f}'", r"$'r\x{6d}' -rf .", 'rm -rf "$X"', "rm -rf $(pwd)", "rm -rf `pwd`", "X=/; rm -rf $X", "$cmd -rf .",
     "/bin/rm -rf .", "\\rm -rf .", "r''m -rf .", "sudo rm -rf .", "env A=b rm -rf .",
     "command rm -rf .", "timeout 5 rm -rf .", "nohup rm -rf . &", "bash -c 'rm -rf .'",
     "sh -c 'cd / && rm -rf *'", "eval 'rm -rf .'", "ls | xargs rm -rf", "true && rm -rf .",
