@@ -179,11 +179,11 @@ class _Judged:
         return Access.OUTSIDE if self.kept else self.asks_for or self._contained()
 
     def _contained(self) -> Access:
-        if self.secret is not None:
-            return Access.INSIDE  # it is to be seen: the user was asked about it
+        reads = self.effect is Effect.READ
+        if self.secret is not None:  # it is to be seen: the user was asked about it
+            return Access.READ_ONLY if reads else Access.INSIDE
         from agentcli.policy.credentials import may_search
 
-        reads = self.effect is Effect.READ
         text, cwd = self.subject.text or "", self.place.workspace.cwd
         if may_search(text, cwd) or self._lets_shell_search(text):
             return Access.SEARCH if reads else Access.INSIDE_SEARCH

@@ -10,6 +10,7 @@ import pytest
 
 from agentcli.process.directories import workplaces_below
 from agentcli.process.git_config import programs_of, run_by_git
+from tests.e2e.one_shot import last_result, one_shot
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import call, say
@@ -200,3 +201,21 @@ def test_hooks_that_the_users_environment_names_are_protected(
 def test_a_long_configuration_is_read_at_once() -> None:
     for part in ('"', '\\"', '"a"', "\\\n", "a=", "# x\n", "[a]", "\t"):
         programs_of(b"[alias]\nx = " + part.encode() * 80_000 + b"\\x\n")
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-3", "SEC-4")
+@both
+def test_a_read_that_names_a_credential_runs_where_others_do(tmp_path: Path, kind: str) -> None:
+    needs(kind)
+    root = make_repository(tmp_path / "work")
+    (root / ".env").write_text("A=canary")
+    (root / "evil").write_text("#!/bin/sh\ntouch made\n")
+    (root / "evil").chmod(0o755)
+    for key in ("core.fsmonitor", "diff.external"):
+        git(root, "config", key, f"{root}/evil")
+    command = "git status -s .env; git diff --stat -- .env; cat .env"
+    with ModelServer([call("bash", {"command": command}), "done"]) as server:
+        one_shot(server, "hi", "--yolo", "--sandbox", kind, cwd=root)
+    assert "canary" in last_result(server)
+    assert not (root / "made").exists()

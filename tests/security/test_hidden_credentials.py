@@ -180,8 +180,9 @@ def test_a_search_sees_that_there_is_a_credential_and_all_else(kind: str, root: 
             said = await here.with_access(Access.INSIDE_SEARCH, text)
             assert "made" in said and (root / "top").read_text() == "y\n"
             # named, and allowed by the user
-            assert "canary" in await here.with_access(Access.INSIDE, "cat .env")
-        assert decision(root, "cat .env").access is Access.INSIDE
+            assert "canary" in await here.with_access(Access.READ_ONLY, "cat .env")
+        assert decision(root, "cat .env").access is Access.READ_ONLY
+        assert decision(root, "sh x .env").access is Access.INSIDE
         assert decision(root, "cat .env").answer is Answer.ASK
         assert (root / ".env").read_text() == "KEY=canary\n"
 
