@@ -81,7 +81,7 @@ def show_map(options: MapOptions) -> int:
     if options.output is not None and options.output != "-":
         from agentcli.cli.redacting import write_named
 
-        write_named(options.output, text, replace=options.force)
+        write_named(options.output, [text], replace=options.force)
         return 0
     if options.format != "tree":
         use_utf8()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from agentcli.cli.logging_setup import REDACTOR
 from agentcli.domain.errors import AgentError
@@ -70,33 +74,63 @@ def know_stored() -> None:
         REDACTOR.add(read_credentials(paths).known.values())
 
 
-def write_private(path: Path, text: str, *, replace: bool) -> None:
+def write_private(path: Path, pieces: Iterable[str], *, replace: bool) -> None:
     """Make ``path``, readable by its owner only, whatever the umask; no link is followed.
 
-    Raises ``FileExistsError`` unless ``replace``, and ``OSError``. What is replaced keeps its
-    permissions; what is no plain file, such as a pipe, is written to as it is.
+    It is there whole or not at all. Raises ``FileExistsError`` unless ``replace``, ``OSError``, and
+    what ``pieces`` raise. What is replaced keeps its permissions; what is no plain file, such as a
+    pipe, or stands where no other file can be made is written to as it is.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
     refuse_links(path)
+    known = path.lstat() if os.path.lexists(path) else None
+    if not replace and (path.is_file() or not path.exists()):
+        _refuse_existing(path)
+    if known is None or (stat.S_ISREG(known.st_mode) and os.access(path.parent, os.W_OK)):
+        _write_whole(path, pieces, known)
+        return
+    with _text_file(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)) as file:
+        file.writelines(pieces)
+
+
+def _write_whole(path: Path, pieces: Iterable[str], known: os.stat_result | None) -> None:
+    """Make the file, or put it in the place of ``known``."""
+    if known is not None and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    temporary = path.with_name(f".{os.urandom(8).hex()}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        descriptor = os.open(path, flags | os.O_EXCL, 0o600)
-        os.fchmod(descriptor, 0o600)
-    except FileExistsError:
-        is_plain = path.is_file() or not path.exists()
-        if is_plain and not replace:
-            raise
-        descriptor = os.open(path, flags | os.O_TRUNC)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-        file.write(text)
+        with _text_file(descriptor) as file:
+            if known is not None:
+                with suppress(PermissionError):
+                    os.fchown(descriptor, known.st_uid, known.st_gid)
+            os.fchmod(descriptor, 0o600 if known is None else stat.S_IMODE(known.st_mode))
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(descriptor)
+        if known is None:
+            _refuse_existing(path)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
-def write_named(name: str, text: str, *, replace: bool, quiet: bool = False) -> None:
+def _refuse_existing(path: Path) -> None:
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+
+
+def _text_file(descriptor: int) -> TextIO:
+    return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
+
+
+def write_named(name: str, pieces: Iterable[str], *, replace: bool, quiet: bool = False) -> None:
     """Make the file that ``--output`` names, and say so unless ``quiet``. Raises ``UsageError``."""
     from agentcli.domain.errors import UsageError
     from agentcli.headless.streams import write_error_line
 
     try:
-        write_private(Path(name).expanduser(), text, replace=replace)
+        write_private(Path(name).expanduser(), pieces, replace=replace)
     except FileExistsError:
         raise UsageError(f"{name} exists already", "name another file, or add --force") from None
     except OSError as error:

@@ -195,7 +195,7 @@ def _book(
     if rates is None:
         cost.unknown += 1
     else:
-        usd = sum(count * rate for count, rate in zip(tokens, rates, strict=True))
+        usd = tokens[0] * rates[0] + tokens[1] * rates[1] + tokens[2] * rates[2]
     cached, *others = tokens
     if is_first:
         cost.added_tokens += sum(tokens)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from agentcli.domain.errors import SessionTooNew, StoreError
 from agentcli.domain.history import History
-from agentcli.domain.messages import Message, Usage, UserMessage
+from agentcli.domain.messages import Message, ToolResult, Usage, UserMessage
 from agentcli.domain.ports import ToolRun
 from agentcli.domain.values import frozen
 
@@ -184,14 +184,67 @@ class KeptEvent:
     data: Mapping[str, Any]
 
 
+class SessionSource(Protocol):
+    """A session to be shown or exported, which need not be held: each pass may read it anew."""
+
+    @property
+    def info(self) -> SessionInfo:
+        """Its line in a list."""
+
+    @property
+    def messages(self) -> Iterable[StoredMessage]:
+        """All of them in the order in which they came."""
+
+    @property
+    def said(self) -> Iterable[StoredMessage]:
+        """The same without the results of tools."""
+
+    @property
+    def notes(self) -> Iterable[Note]:
+        """In their order."""
+
+    @property
+    def tool_runs(self) -> Iterable[ToolRun]:
+        """The rows of all calls."""
+
+    @property
+    def run_of(self) -> Callable[[str], ToolRun | None]:
+        """The row of the call with that id."""
+
+    @property
+    def result_of(self) -> Callable[[str], ToolResult | None]:
+        """What the call with that id came to."""
+
+
 @frozen
 class LoadedSession:
-    """All that a session file holds for going on, showing or exporting."""
+    """All that a session file holds for going on, showing or exporting (``SessionSource``)."""
 
     info: SessionInfo
     messages: tuple[StoredMessage, ...]
     notes: tuple[Note, ...] = ()
     runs: Mapping[str, ToolRun] = field(default_factory=dict)
+
+    @property
+    def said(self) -> Iterable[StoredMessage]:
+        """See ``SessionSource``."""
+        return (each for each in self.messages if not isinstance(each.message, ToolResult))
+
+    @property
+    def tool_runs(self) -> Iterable[ToolRun]:
+        """See ``SessionSource``."""
+        return self.runs.values()
+
+    @property
+    def run_of(self) -> Callable[[str], ToolRun | None]:
+        """See ``SessionSource``."""
+        return self.runs.get
+
+    @property
+    def result_of(self) -> Callable[[str], ToolResult | None]:
+        """See ``SessionSource``."""
+        messages = (stored.message for stored in self.messages)
+        return {each.call_id: each for each in messages if isinstance(each, ToolResult)}.get
 
     def history(self) -> History:
         """The messages to send, under the law; raises ``HistoryViolation``.

@@ -10,6 +10,7 @@ import errno
 import os
 import select
 import sys
+from collections.abc import Iterable
 from io import TextIOWrapper
 from typing import IO
 
@@ -109,8 +110,13 @@ def _terminal_that_never_waits() -> int:
 
 def write_out(text: str) -> None:
     """Write to stdout and flush; raises ``BrokenPipeError`` when the reader is gone."""
+    write_pieces((text,))
+
+
+def write_pieces(pieces: Iterable[str]) -> None:
+    """The same for a text that is made while it is written."""
     try:
-        _write(sys.stdout, text)
+        _write(sys.stdout, pieces)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -143,7 +149,7 @@ def write_error_line(text: str) -> None:
 
         text = clean(text)
     try:
-        _write(sys.stderr, _for_width(text, sys.stderr) + "\n")
+        _write(sys.stderr, (_for_width(text, sys.stderr) + "\n",))
     except OSError:
         silence(sys.stderr)
 
@@ -163,9 +169,9 @@ def _for_width(text: str, stream: IO[str] | None) -> str:
     return "\n".join(wrap_line(text, columns))
 
 
-def _write(stream: IO[str] | None, text: str) -> None:
+def _write(stream: IO[str] | None, pieces: Iterable[str]) -> None:
     if stream is not None and not stream.closed:
-        stream.write(text)
+        stream.writelines(pieces)
         stream.flush()
 
 

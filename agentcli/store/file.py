@@ -16,7 +16,7 @@ import errno
 import os
 import sqlite3
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -187,13 +187,9 @@ class SessionFile:
     ) -> T:
         """Open, ``read``, close; raises ``StoreError``. Blocks."""
         try:
-            self.open()
-            return self.read(body, *args, **kwargs)
-        except Exception as error:
-            known = fault(error, self.path, writing=False)
-            if known is error:
-                raise
-            raise known from error
+            with faults_of(self.path):
+                self.open()
+                return self.read(body, *args, **kwargs)
         finally:
             self.close()
 
@@ -481,6 +477,18 @@ def too_new(path: Path, what: str) -> SessionTooNew:
         f"session file {path} was written by a newer version ({what})",
         "upgrade agentcli to open it",
     )
+
+
+@contextlib.contextmanager
+def faults_of(path: Path) -> Iterator[None]:
+    """Let what goes wrong while the file is read be a ``StoreError``."""
+    try:
+        yield
+    except Exception as error:
+        known = fault(error, path, writing=False)
+        if known is error:
+            raise
+        raise known from error
 
 
 def fault(error: BaseException, path: Path, *, writing: bool) -> StoreError:

@@ -20,39 +20,44 @@ _BYTES_PER_TOKEN = 4
 _IMAGE_TOKENS = 1_500
 _IMAGE = '"blob":"'  # in a text the quotes would be escaped
 _NEVER = 2**62
+_LONGEST = 1_000  # characters of a name or a line: longer ones are none of ours (SEC-13)
+
+
+def _begin(columns: str) -> str:
+    return ", ".join(f"substr({name}, 1, {_LONGEST})" for name in columns.split(", "))
+
 
 _MESSAGES = f"""
 SELECT message.seq, length(CAST(body AS BLOB)), length(body) - length(replace(body, ?, '')),
-  hidden_by, role, created_at, tool_run.call_id, name, line
+  hidden_by, role, created_at, {_begin("tool_run.call_id, name, line")}
 FROM message LEFT JOIN tool_run ON result_seq = message.seq ORDER BY {SENT_ORDER}
 """  # noqa: S608 - constants
-_USAGE = """
-SELECT kind, created_at, model, input_tokens, output_tokens, cache_read_tokens,
-  cache_write_tokens, reasoning_tokens, cost_usd, message_seq
-FROM usage ORDER BY id
-"""
+_USAGE = f"""
+SELECT {_begin("kind")}, created_at, {_begin("model")}, input_tokens, output_tokens,
+  cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, message_seq
+FROM usage ORDER BY id DESC
+"""  # noqa: S608 - constants
 
 
 def read_ledger(db: sqlite3.Connection) -> Ledger:
     """All messages and all requests; what a sub-agent has spent is one row."""
     taken_back = _taken_back(db)
-    found = db.execute(_MESSAGES, (_IMAGE,)).fetchall()
-    messages = []
-    for seq, size, images, hides, role, _, *call in found:
+    messages, times = [], []
+    for seq, size, images, hides, role, at, *call in db.execute(_MESSAGES, (_IMAGE,)):
+        times.append((_time(at), seq))
         tokens = (size or 0) // _BYTES_PER_TOKEN + (images or 0) // len(_IMAGE) * _IMAGE_TOKENS
         hidden_by = hides if isinstance(hides, int) else None
         is_folded = hidden_by is not None and hidden_by != seq
         until = taken_back.get(seq, seq) if hidden_by == seq else hidden_by
         named = [_text(value) for value in call] if role == "tool" else ()
         messages.append(SentMessage(seq, tokens, until, hidden_by if is_folded else None, *named))
-    times = sorted((_time(row[5]), row[0]) for row in found)
-    return Ledger(tuple(messages), _rows(db, times))
+    return Ledger(tuple(messages), _rows(db, sorted(times)))
 
 
 def _rows(db: sqlite3.Connection, times: list[tuple[float, int]]) -> tuple[UsageRow, ...]:
     """A request without a reply of its own had what was there by then."""
     found, before = [], _NEVER
-    for kind, at, model, *tokens, cost, seq in reversed(db.execute(_USAGE).fetchall()):
+    for kind, at, model, *tokens, cost, seq in db.execute(_USAGE):
         if isinstance(seq, int):
             before = place = seq
         elif kind == IMPORTED:

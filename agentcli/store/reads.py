@@ -5,13 +5,15 @@ Law: what says that it runs is reported as crashed where the process that ran it
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from agentcli.domain.errors import PersistenceError
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, Usage
@@ -27,7 +29,11 @@ from agentcli.domain.session import (
     StoredMessage,
 )
 from agentcli.store.codec import GetBlob, MalformedBody, decode, from_column, prove, to_column
+from agentcli.store.file import MAX_VALUE_BYTES, SessionFile, faults_of
 from agentcli.store.lock import live_owner
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 SESSION_COLUMNS = "id, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id"
 # a summary comes before the message whose seq is its place
@@ -210,24 +216,33 @@ def _decoded(
     rows: Iterable[tuple[Any, ...]], get_blob: GetBlob, room: _Room
 ) -> Iterator[StoredMessage]:
     """One after another: the rows themselves are not held."""
-    for seq, created_at, role, body, hidden_by, proof in rows:
-        room.take(body)
-        try:
-            prove(role, body, proof)
-            message = decode(role, body, get_blob)
-            by = None if hidden_by is None else count(hidden_by)
-            yield StoredMessage(seq, moment(created_at), message, by)
-        except MalformedBody as error:
-            raise MalformedBody(f"message {seq}: {error}") from error
+    for row in rows:
+        room.take(row[3])
+        yield _stored(row, get_blob)
+
+
+def _stored(row: tuple[Any, ...], get_blob: GetBlob) -> StoredMessage:
+    seq, created_at, role, body, hidden_by, proof = row
+    try:
+        prove(role, body, proof)
+        message = decode(role, body, get_blob)
+        by = None if hidden_by is None else count(hidden_by)
+        return StoredMessage(seq, moment(created_at), message, by)
+    except MalformedBody as error:
+        raise MalformedBody(f"message {seq}: {error}") from error
 
 
 def _notes(db: sqlite3.Connection, room: _Room) -> tuple[Note, ...]:
-    rows = db.execute("SELECT after_seq, created_at, kind, text FROM note ORDER BY id")
-    return tuple(
-        Note(count(seq), moment(at), from_column(kind), from_column(text))
-        for seq, at, kind, text in rows
-        if room.fits(text)
-    )
+    rows = db.execute(f"{_SELECT_NOTES} ORDER BY id")
+    return tuple(_note(row) for row in rows if room.fits(row[4]))
+
+
+_SELECT_NOTES = "SELECT id, after_seq, created_at, kind, text FROM note"
+
+
+def _note(row: tuple[Any, ...]) -> Note:
+    _, seq, at, kind, text = row
+    return Note(count(seq), moment(at), from_column(kind), from_column(text))
 
 
 def _runs(db: sqlite3.Connection, get_blob: GetBlob, room: _Room) -> Mapping[str, ToolRun]:
@@ -269,6 +284,136 @@ def _run(row: tuple[Any, ...], get_blob: GetBlob) -> ToolRun:
         result,
         *map(from_column, texts),
     )
+
+
+# --- row after row -----------------------------------------------------------------------------
+
+# Law: no more is held than ``_AT_ONCE`` and a row that goes beyond it. What was said never changes:
+# rows that are read one after another belong together, also while others write.
+
+_BEFORE_ALL = -(1 << 63)
+_AT_ONCE = 500_000  # characters and bytes
+_Decoded = Callable[[tuple[Any, ...], GetBlob], T]
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[SessionReader]:
+    """One session file to be shown or exported, without locking it; raises ``StoreError``."""
+    file = SessionFile(path, writable=False)
+    try:
+        with faults_of(path):
+            file.open()
+        yield SessionReader(file)
+    finally:
+        file.close()
+
+
+class SessionReader:
+    """The session in an open file, to be shown or exported (``SessionSource``).
+
+    What comes from it raises ``StoreError``.
+    """
+
+    def __init__(self, file: SessionFile) -> None:
+        self._file = file
+        info = self.read(read_info)
+        self.info = with_true_status(info, file.path, own=False, live=False)
+        # what comes after one that was asked for is asked for next
+        self._runs: dict[str, ToolRun] = {}
+        self._results: dict[str, ToolResult] = {}
+
+    @property
+    def messages(self) -> Iterator[StoredMessage]:
+        """See ``SessionSource``."""
+        return self._each(f"{_SELECT_MESSAGES} WHERE seq > ? ORDER BY seq", _stored)
+
+    @property
+    def said(self) -> Iterator[StoredMessage]:
+        """See ``SessionSource``."""
+        where = "seq > ? AND role <> 'tool'"
+        return self._each(f"{_SELECT_MESSAGES} WHERE {where} ORDER BY seq", _stored)
+
+    @property
+    def notes(self) -> Iterator[Note]:
+        """See ``SessionSource``."""
+        return self._each(f"{_SELECT_NOTES} WHERE id > ? ORDER BY id", lambda row, _: _note(row))
+
+    @property
+    def tool_runs(self) -> Iterator[ToolRun]:
+        """See ``SessionSource``."""
+        query = f"SELECT rowid, {_RUN_COLUMNS} FROM tool_run WHERE rowid > ? ORDER BY rowid"  # noqa: S608 - constants
+        return self._each(query, lambda row, get_blob: _run(row[1:], get_blob))
+
+    def run_of(self, call_id: str) -> ToolRun | None:
+        """See ``SessionSource``."""
+        if call_id not in self._runs:
+            first = "SELECT rowid FROM tool_run WHERE call_id = ?"
+            query = f"SELECT {_RUN_COLUMNS} FROM tool_run WHERE rowid >= ({first}) ORDER BY rowid"  # noqa: S608 - constants
+            found = self.read(_some, query, to_column(call_id), _run)
+            self._runs = {run.call_id: run for run in found}
+        return self._runs.pop(call_id, None)
+
+    def result_of(self, call_id: str) -> ToolResult | None:
+        """See ``SessionSource``."""
+        if call_id not in self._results:
+            first = "SELECT result_seq FROM tool_run WHERE call_id = ?"
+            query = f"{_SELECT_MESSAGES} WHERE role = 'tool' AND seq >= ({first}) ORDER BY seq"
+            found = self.read(_some, query, to_column(call_id), _stored)
+            messages = (stored.message for stored in found)
+            self._results = {
+                each.call_id: each for each in messages if isinstance(each, ToolResult)
+            }
+        return self._results.pop(call_id, None)
+
+    def _each(self, query: str, decoded: _Decoded[T]) -> Iterator[T]:
+        """What the rows of ``query`` say, whose first column is their place."""
+        after = _BEFORE_ALL
+
+        def placed(row: tuple[Any, ...], get_blob: GetBlob) -> tuple[int, T]:
+            return row[0], decoded(row, get_blob)
+
+        while found := self.read(_some, query, after, placed):
+            while found:
+                after, value = found.popleft()
+                yield value
+
+    def read(
+        self,
+        body: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """What ``body`` reads; raises ``StoreError``."""
+        with faults_of(self._file.path):
+            return self._file.read(body, *args, **kwargs)
+
+
+def _some(db: sqlite3.Connection, query: str, key: Any, decoded: _Decoded[T]) -> deque[T]:
+    """What the first rows of ``query`` say, with the images that they name."""
+    found: deque[T] = deque()
+    left = _AT_ONCE
+    for row in db.execute(query, (key,)):
+        room = _Room(MAX_VALUE_BYTES)
+        found.append(decoded(row, _blobs_within(db, room)))
+        left -= MAX_VALUE_BYTES - room.left
+        left -= sum(len(value) for value in row if isinstance(value, str | bytes))
+        if left < 0:
+            break
+    return found
+
+
+def _blobs_within(db: sqlite3.Connection, room: _Room) -> GetBlob:
+    get_blob = blob_reader(db)
+
+    def get_within(name: str) -> bytes:
+        data = get_blob(name)
+        if not room.fits(data):
+            most = f"{MAX_VALUE_BYTES >> 20} MB"
+            what = f"a message of this session holds more than {most} of images and documents"
+            raise PersistenceError(what, "it can be neither shown nor exported")
+        return data
+
+    return get_within
 
 
 def read_state(db: sqlite3.Connection, key: str) -> Any:

@@ -9,8 +9,8 @@ one that asked.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from agentcli import __version__
@@ -24,66 +24,61 @@ from agentcli.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from agentcli.domain.session import LoadedSession, StoredMessage
-from agentcli.domain.values import frozen
+from agentcli.domain.session import SessionInfo, SessionSource, StoredMessage
 from agentcli.ui.export import iso_time
 
 SCHEMA = "ATIF-v1.8"
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
-@frozen
-class SessionRecord:
-    """A session with what its requests have cost; ``call_id`` began it, if it is a sub-agent's."""
+def export_atif(
+    session: SessionSource,
+    ledger: Ledger,
+    begun: Mapping[str, Sequence[SessionInfo]],
+    agents: Iterator[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The trajectory as JSON values, for ``export.json_pieces``. Texts may hold lone surrogates.
 
-    session: LoadedSession
-    ledger: Ledger = field(default_factory=Ledger)
-    call_id: str = ""
-    agents: tuple[SessionRecord, ...] = ()
-
-
-def export_atif(record: SessionRecord) -> dict[str, Any]:
-    """The trajectory as JSON values. Texts may hold lone surrogates."""
-    info = record.session.info
-    spent = {row.before: row for row in record.ledger.rows if row.kind in REPLIES}
-    results = {
-        stored.message.call_id: stored.message
-        for stored in record.session.messages
-        if isinstance(stored.message, ToolResult)
-    }
-    begun: dict[str, list[SessionRecord]] = {}
-    for agent in record.agents:
-        begun.setdefault(agent.call_id, []).append(agent)
-    steps = [
-        _step(stored, results, spent.get(stored.seq), begun)
-        for stored in record.session.messages
-        if not isinstance(stored.message, ToolResult) and stored.hidden_by != stored.seq
-    ]
-    steps = steps or [{"source": "system", "message": "(nothing was said)"}]
-    agents = [export_atif(agent) for agent in record.agents]
-    models = [row.model for row in record.ledger.rows if row.kind in REPLIES]
+    ``begun`` are the sub-agents by the calls that began them, ``agents`` their trajectories.
+    """
+    info = session.info
+    replies = [row for row in ledger.rows if row.kind in REPLIES]
     name = info.agent if info.is_subagent else "agentcli"
     about: dict[str, Any] = {"name": name, "version": __version__}
-    if model := info.model or (models[-1] if models else ""):
+    if model := info.model or (replies[-1].model if replies else ""):
         about["model_name"] = model
-    facts = {"title": info.title, "cwd": info.cwd, "state": info.status.value}
+    count = 0
+
+    def steps() -> Iterator[dict[str, Any]]:
+        nonlocal count
+        spent = {row.before: row for row in replies}
+        result_of = session.result_of
+        for stored in session.said:
+            if stored.hidden_by != stored.seq:
+                count += 1
+                step = _step(stored, result_of, spent.get(stored.seq), begun)
+                yield {"step_id": count, **step}
+        if not count:
+            count = 1
+            yield {"step_id": 1, "source": "system", "message": "(nothing was said)"}
+
     trajectory = {
         "schema_version": SCHEMA,
         "session_id": info.parent_id if info.is_subagent else info.id,
         "trajectory_id": info.id,
         "agent": about,
-        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
-        "final_metrics": _totals(record, len(steps)),
-        "extra": facts,
+        "steps": steps(),
+        "final_metrics": lambda: _totals(info, count),
+        "extra": {"title": info.title, "cwd": info.cwd, "state": info.status.value},
     }
-    return trajectory | ({"subagent_trajectories": agents} if agents else {})
+    return trajectory | ({"subagent_trajectories": agents} if begun else {})
 
 
 def _step(
     stored: StoredMessage,
-    results: Mapping[str, ToolResult],
+    result_of: Callable[[str], ToolResult | None],
     spent: UsageRow | None,
-    begun: Mapping[str, Sequence[SessionRecord]],
+    begun: Mapping[str, Sequence[SessionInfo]],
 ) -> dict[str, Any]:
     message = stored.message
     step: dict[str, Any] = {"timestamp": iso_time(stored.created_at)}
@@ -111,28 +106,28 @@ def _step(
             }
             for call in message.tool_calls
         ]
-        found = [
-            _result(results[call.id], begun.get(call.id, ()))
+        found = (
+            _result(result, begun.get(call.id, ()))
             for call in message.tool_calls
-            if call.id in results
-        ]
-        if found:
-            step["observation"] = {"results": found}
+            if (result := result_of(call.id)) is not None
+        )
+        if (first := next(found, None)) is not None:
+            results = chain((first,), found)
+            step["observation"] = lambda: {"results": results}
     if spent is not None:
         step["metrics"] = _metrics(spent)
     return step
 
 
-def _result(result: ToolResult, agents: Sequence[SessionRecord]) -> dict[str, Any]:
+def _result(result: ToolResult, agents: Sequence[SessionInfo]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "source_call_id": result.call_id,
         "content": _content(result),
         "extra": {"is_error": result.is_error, "status": result.status.value},
     }
     if agents:
-        infos = [agent.session.info for agent in agents]
         found["subagent_trajectory_ref"] = [
-            {"trajectory_id": info.id, "session_id": info.parent_id or info.id} for info in infos
+            {"trajectory_id": info.id, "session_id": info.parent_id or info.id} for info in agents
         ]
     return found
 
@@ -174,8 +169,7 @@ def _metrics(row: UsageRow) -> dict[str, Any]:
     return metrics | ({"extra": extra} if extra else {})
 
 
-def _totals(record: SessionRecord, steps: int) -> dict[str, Any]:
-    info = record.session.info
+def _totals(info: SessionInfo, steps: int) -> dict[str, Any]:
     usage = info.usage
     sent = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
     known = {

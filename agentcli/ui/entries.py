@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -17,9 +17,9 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.ports import ToolRun
-from agentcli.domain.session import LoadedSession, Note, SessionInfo, StoredMessage
+from agentcli.domain.session import Note, SessionInfo, SessionSource, StoredMessage
 from agentcli.ui import wording
-from agentcli.ui.sanitize import clean
+from agentcli.ui.sanitize import clean, clean_line, indented
 
 SUMMARY_LENGTH = 100
 
@@ -39,7 +39,7 @@ class Exchange:
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for value in self.call.arguments.values()
         ]
-        arguments = " ".join(clean(" ".join(values)).split())
+        arguments = clean_line(" ".join(values))
         if len(arguments) > SUMMARY_LENGTH:
             arguments = arguments[: SUMMARY_LENGTH - 1] + "…"
         status = self.result.status.value if self.result is not None else "no result"
@@ -68,7 +68,10 @@ class Exchange:
         """The arguments as indented JSON, or what the model sent instead of JSON."""
         if self.call.malformed is not None:
             return clean(self.call.malformed)
-        return clean(json.dumps(self.call.arguments, ensure_ascii=False, indent=2))
+        return clean(indented(self.call.arguments))
+
+
+Item = TextPart | ThinkingPart | ImagePart | Exchange | Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,13 @@ class TranscriptEntry:
     """One speaker's part of the transcript.
 
     ``remark`` says that it is no longer sent to the model, for a summary that it was taken back;
-    empty otherwise (CMP-3). ``seq`` is that of its message, 0 for a note.
+    empty otherwise (CMP-3). ``seq`` is that of its message, 0 for a note. ``items`` can be gone
+    through once: the result of a call is looked up when its turn comes.
     """
 
     speaker: str
     time: str
-    items: tuple[TextPart | ThinkingPart | ImagePart | Exchange | Note, ...]
+    items: Iterable[Item]
     remark: str = ""
     seq: int = 0
 
@@ -91,28 +95,35 @@ class TranscriptEntry:
         return " · ".join(filter(None, (self.speaker, self.time, self.remark)))
 
 
-def entries(session: LoadedSession) -> Iterator[TranscriptEntry]:
+def entries(session: SessionSource) -> Iterator[TranscriptEntry]:
     """The transcript, oldest first."""
-    results = {
-        stored.message.call_id: stored.message
-        for stored in session.messages
-        if isinstance(stored.message, ToolResult)
-    }
-    notes = list(session.notes)
-    yield from _notes_before(notes, 1)
-    for index, stored in enumerate(session.messages):
+    result_of, run_of = session.result_of, session.run_of
+    notes = iter(session.notes)
+    note = next(notes, None)
+
+    def exchanges(message: UserMessage | AssistantMessage) -> Iterator[Item]:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                yield Exchange(part, result_of(part.id), run_of(part.id))
+            else:
+                yield part
+
+    for stored in session.said:
+        while note is not None and note.after_seq < stored.seq:
+            yield _note_entry(note)
+            note = next(notes, None)
         message = stored.message
         if not isinstance(message, ToolResult):
-            items = tuple(
-                _exchange(part, results, session.runs) if isinstance(part, ToolCall) else part
-                for part in message.parts
-            )
-            yield TranscriptEntry(
-                speaker_of(message), moment(stored.created_at), items, remark_of(stored), stored.seq
-            )
-        is_last = index + 1 == len(session.messages)
-        following = None if is_last else session.messages[index + 1].seq
-        yield from _notes_before(notes, following)
+            who, when = speaker_of(message), moment(stored.created_at)
+            items = exchanges(message)
+            yield TranscriptEntry(who, when, items, remark_of(stored), stored.seq)
+    while note is not None:
+        yield _note_entry(note)
+        note = next(notes, None)
+
+
+def _note_entry(note: Note) -> TranscriptEntry:
+    return TranscriptEntry("Note", moment(note.created_at), (note,))
 
 
 def speaker_of(message: UserMessage | AssistantMessage) -> str:
@@ -131,18 +142,6 @@ def remark_of(stored: StoredMessage) -> str:
     return "taken back" if stored.hidden_by == stored.seq else "folded into a summary"
 
 
-def _exchange(
-    call: ToolCall, results: Mapping[str, ToolResult], runs: Mapping[str, ToolRun]
-) -> Exchange:
-    return Exchange(call, results.get(call.id), runs.get(call.id))
-
-
-def _notes_before(notes: list[Note], seq: int | None) -> Iterator[TranscriptEntry]:
-    while notes and (seq is None or notes[0].after_seq < seq):
-        note = notes.pop(0)
-        yield TranscriptEntry("Note", moment(note.created_at), (note,))
-
-
 def moment(seconds: float) -> str:
     """A time for people: ``2026-01-31 12:00 UTC``."""
     try:
@@ -151,7 +150,7 @@ def moment(seconds: float) -> str:
         return "unknown time"
 
 
-def facts(session: LoadedSession) -> tuple[tuple[str, str], ...]:
+def facts(session: SessionSource) -> tuple[tuple[str, str], ...]:
     """What to say of the session as a whole: names and values, both cleaned."""
     info = session.info
     usage = info.usage

@@ -2,6 +2,8 @@
 
 The JSON form is a public format, ``agentcli-session/1``; it loses nothing that was said. The
 other two show everything that was shown, with control sequences taken out.
+Law: a document is made in pieces, of which one is held at a time (SEC-13). What somebody has said,
+or a call with its result, is one piece: a key in it is known as a whole.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from html import escape
+from itertools import groupby
 from typing import Any
 
 from agentcli.domain.accounts import CallCost, ResultCost
@@ -27,10 +30,10 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.ports import ToolRun
-from agentcli.domain.session import LoadedSession, Note, SessionInfo, StoredMessage
+from agentcli.domain.session import Note, SessionInfo, SessionSource, StoredMessage
 from agentcli.ui import wording
-from agentcli.ui.entries import Exchange, entries, facts, note_title
-from agentcli.ui.sanitize import clean, safe_json
+from agentcli.ui.entries import Exchange, Item, entries, facts, note_title
+from agentcli.ui.sanitize import clean, indented, safe_json
 from agentcli.ui.session_page import export_html
 
 __all__ = [
@@ -38,9 +41,9 @@ __all__ = [
     "cost_object",
     "export_html",
     "export_json",
-    "export_json_text",
     "export_markdown",
     "iso_time",
+    "json_pieces",
     "mark_of",
     "session_object",
 ]
@@ -54,29 +57,57 @@ Costs = Mapping[str, CallCost]
 """What each result has cost, by call id (COST-1)."""
 
 
-def export_json(session: LoadedSession, costs: Costs | None = None) -> dict[str, Any]:
-    """The session as JSON values. Texts may hold lone surrogates; see ``export_json_text``."""
+def export_json(session: SessionSource, costs: Costs | None = None) -> dict[str, Any]:
+    """The session as JSON values, for ``json_pieces``."""
     known = costs or {}
     return {
         "format": FORMAT,
         "session": session_object(session.info),
-        "messages": [_message_object(stored) for stored in session.messages],
-        "tool_runs": [_run_object(run, known.get(run.call_id)) for run in session.runs.values()],
+        "messages": (_message_object(stored) for stored in session.messages),
+        "tool_runs": (_run_object(run, known.get(run.call_id)) for run in session.tool_runs),
         "usage": _usage_object(session.info),
     }
 
 
-def export_json_text(
-    session: LoadedSession,
-    redact: Callable[[Any], Any] = lambda value: value,
-    costs: Costs | None = None,
-) -> str:
-    """The same as text that can be written and shown anywhere (SEC-10), ending in a line end.
+def json_pieces(
+    value: Any, redact: Callable[[Any], Any] = lambda value: value, margin: str = "\n"
+) -> Iterator[str]:
+    """``value`` as indented JSON that can be written and shown anywhere (SEC-10).
 
+    Of what is an iterator, which is a list, one value is held at a time; a function is called when
+    its turn comes. They stand in objects that stand in such. Texts may hold lone surrogates.
     ``redact`` takes secrets out of JSON values (SEC-9).
     """
-    value = redact(export_json(session, costs))
-    return safe_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n"
+    inner = f"{margin}  "
+    if callable(value):
+        value = value()
+    if isinstance(value, Iterator):
+        before = "["
+        for each in value:
+            yield before + inner
+            yield from json_pieces(each, redact, inner)
+            before = ","
+        yield "[]" if before == "[" else f"{margin}]"
+    elif isinstance(value, dict) and any(map(_comes_later, value.items())):
+        before = "{"
+        for is_later, members in groupby(value.items(), _comes_later):
+            some = dict(members)
+            if not is_later:
+                whole = safe_json(indented(redact(some), margin))
+                yield before + whole.removeprefix("{").removesuffix(f"{margin}}}")
+                before = ","
+                continue
+            for name, each in some.items():
+                yield f"{before}{inner}{json.dumps(name)}: "
+                yield from json_pieces(each, redact, inner)
+                before = ","
+        yield f"{margin}}}"
+    else:
+        yield safe_json(indented(redact(value), margin))
+
+
+def _comes_later(member: tuple[str, Any]) -> bool:
+    return isinstance(member[1], Iterator) or callable(member[1])
 
 
 def session_object(info: SessionInfo) -> dict[str, Any]:
@@ -206,18 +237,19 @@ def _usage_object(info: SessionInfo) -> Mapping[str, Any]:
 _BACKTICKS = re.compile(r"`{3,}")
 
 
-def export_markdown(session: LoadedSession) -> str:
+def export_markdown(session: SessionSource) -> Iterator[str]:
     """The whole session, ending in a line end."""
     title = " ".join(clean(session.info.title).split()) or "Session"
-    blocks = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts(session))]
+    listed = "\n".join(f"- {name}: {value}" for name, value in facts(session))
+    yield f"# {title}\n\n{listed}"
     for entry in entries(session):
-        blocks.append(f"## {entry.heading}")
+        yield f"\n\n## {entry.heading}"
         for item in entry.items:
-            blocks += _markdown_item(item)
-    return "\n\n".join(block for block in blocks if block) + "\n"
+            yield "\n\n".join(("", *filter(None, _markdown_item(item))))
+    yield "\n"
 
 
-def _markdown_item(item: TextPart | ThinkingPart | ImagePart | Exchange | Note) -> Iterator[str]:
+def _markdown_item(item: Item) -> Iterator[str]:
     if isinstance(item, TextPart):
         yield clean(item.text).strip()
     elif isinstance(item, ThinkingPart):
@@ -252,7 +284,7 @@ def _fold(summary: str, blocks: list[str]) -> Iterator[str]:
 
 
 def _fence(text: str, language: str = "") -> str:
-    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=2)
+    longest = max((len(run[0]) for run in _BACKTICKS.finditer(text)), default=2)
     marks = "`" * (longest + 1)
     return f"{marks}{language}\n{text.rstrip()}\n{marks}"
 

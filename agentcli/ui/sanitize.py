@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 import re
+from io import StringIO
 
 from agentcli.domain.clean import reveal
 from agentcli.domain.patterns import LazyPattern
 
-__all__ = ["Sanitizer", "clean", "clean_line", "reveal", "safe_json"]
+__all__ = ["Sanitizer", "clean", "clean_line", "indented", "reveal", "safe_json"]
 MAX_STRING = 4096
 
 _BIDI = "\u202a-\u202e\u2066-\u2069"
@@ -48,6 +49,7 @@ _PARTIAL = "|".join(
 _REST = f"\x1b[0-~]?|{_SUSPECT.pattern}"
 _WHOLE = LazyPattern(f"{_COMPLETE}|{_REST}")
 _MANY_CHARS = 1_000_000
+_INDENTED = json.JSONEncoder(ensure_ascii=False, indent=2)
 _SPACES = (0x9, 0xA, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)
 _BLANKS = dict.fromkeys(_SPACES, " ")
 _STREAM = LazyPattern(f"{_COMPLETE}|(?P<partial>{_PARTIAL})|{_REST}")
@@ -69,6 +71,16 @@ def clean_line(text: str) -> str:
     while "  " in line:
         line = line.replace("  ", " ")
     return line.strip()
+
+
+def indented(value: object, margin: str = "\n") -> str:
+    """``value`` as JSON of several lines, each begun by ``margin``; see ``safe_json``."""
+    if isinstance(value, str):
+        return _INDENTED.encode(value)
+    out = StringIO()  # a list of all its pieces would take many times its size
+    for piece in _INDENTED.iterencode(value):
+        out.write(piece.replace("\n", margin))
+    return out.getvalue()
 
 
 def safe_json(text: str) -> str:

@@ -10,24 +10,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import escape
+from io import StringIO
 
 from agentcli.domain.accounts import REPLIES, CallCost, Ledger
 from agentcli.domain.messages import DocumentPart, ImagePart, TextPart, ThinkingPart
-from agentcli.domain.session import LoadedSession, Note
+from agentcli.domain.session import Note, SessionSource
 from agentcli.ui import wording
-from agentcli.ui.entries import Exchange, TranscriptEntry, entries, facts, note_title
+from agentcli.ui.entries import Exchange, Item, TranscriptEntry, entries, facts, note_title
 from agentcli.ui.sanitize import clean
 
 Costs = Mapping[str, CallCost]
 
 _SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+_LINE = re.compile(r"^.*$", re.MULTILINE)
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
 _INLINE = re.compile(
     r"(?<!`)(`{1,3})(?P<code>[^`\n]{1,500})\1(?!`)|\*\*(?P<bold>[^*\n]{1,500})\*\*"
 )
-_HEADING = re.compile(r"(#{1,6}) +(.+)")
+_HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1f2328; --back: #fff; --dim: #59636e;
@@ -111,38 +113,38 @@ def _policy() -> str:
 
 
 def export_html(
-    session: LoadedSession, ledger: Ledger | None = None, costs: Costs | None = None
-) -> str:
+    session: SessionSource, ledger: Ledger | None = None, costs: Costs | None = None
+) -> Iterator[str]:
     """The whole page; ``ledger`` and ``costs`` are what requests and results have cost."""
     title = escape(" ".join(clean(session.info.title).split()) or "Session")
     rows = "".join(
         f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts(session)
     )
     spent = _Spending(ledger or Ledger())
-    told = list(entries(session))
-    lines = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="referrer" content="no-referrer">',
-        f"<title>{title}</title><style>{_STYLE}</style></head><body>",
-        f"<header><h1>{title}</h1><dl>{rows}</dl></header>",
-        *_contents(told, spent),
-        "<main>",
-    ]
-    for entry in told:
+    yield (
+        "<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{title}</title><style>{_STYLE}</style></head><body>\n"
+        f"<header><h1>{title}</h1><dl>{rows}</dl></header>\n"
+    )
+    yield from _contents(session, spent)
+    yield "<main>\n"
+    for entry in entries(session):
         speaker = entry.speaker.lower()
         kind = f"{speaker} folded" if entry.remark else speaker
         place = f' id="m{entry.seq}"' if entry.seq else ""
-        lines.append(f'<section class="{kind}"{place}><h2>{entry.heading}</h2>')
+        yield f'<section class="{kind}"{place}><h2>{entry.heading}</h2>\n'
         if cost := spent.line(entry.seq):
-            lines.append(f'<p class="cost">{escape(cost)}</p>')
+            yield f'<p class="cost">{escape(cost)}</p>\n'
         for item in entry.items:
-            lines += _html_item(item, costs or {})
-        lines.append("</section>")
-    lines.append(f"</main><script>{_SCRIPT}</script></body></html>")
-    return "\n".join(lines) + "\n"
+            whole = StringIO()  # a list of many lines would take many times its size
+            whole.writelines(_html_item(item, costs or {}))
+            yield whole.getvalue()
+        yield "</section>\n"
+    yield f"</main><script>{_SCRIPT}</script></body></html>\n"
 
 
 class _Spending:
@@ -175,21 +177,27 @@ class _Spending:
         return wording.exact_cost(sum(known)) if known and len(known) == len(costs) else ""
 
 
-def _contents(told: Sequence[TranscriptEntry], spent: _Spending) -> Iterator[str]:
+def _contents(session: SessionSource, spent: _Spending) -> Iterator[str]:
     """A link to each prompt, with what all that came of it has cost."""
-    said = [entry for entry in told if entry.speaker in {"You", "Summary"} and entry.seq]
+    said = [
+        (entry.seq, entry.remark, _short(_first_text(entry)) or "(no text)")
+        for entry in entries(session)
+        if entry.speaker in {"You", "Summary"} and entry.seq
+    ]
     if not said:
         return
-    yield '<nav aria-label="Contents"><ol>'
-    ends = [*(entry.seq for entry in said[1:]), float("inf")]
-    for entry, end in zip(said, ends, strict=True):
-        texts = (item.text for item in entry.items if isinstance(item, TextPart))
-        text = _short(next(texts, "")) or "(no text)"
-        cost = spent.between(entry.seq, end)
+    yield '<nav aria-label="Contents"><ol>\n'
+    ends = [*(seq for seq, *_ in said[1:]), float("inf")]
+    for (seq, remark, text), end in zip(said, ends, strict=True):
+        cost = spent.between(seq, end)
         price = f' <span class="cost">{escape(cost)}</span>' if cost else ""
-        mark = f" ({entry.remark})" if entry.remark else ""
-        yield f'<li><a href="#m{entry.seq}">{escape(text)}</a>{mark}{price}</li>'
-    yield "</ol></nav>"
+        mark = f" ({remark})" if remark else ""
+        yield f'<li><a href="#m{seq}">{escape(text)}</a>{mark}{price}</li>\n'
+    yield "</ol></nav>\n"
+
+
+def _first_text(entry: TranscriptEntry) -> str:
+    return next((item.text for item in entry.items if isinstance(item, TextPart)), "")
 
 
 def _short(text: str) -> str:
@@ -198,19 +206,18 @@ def _short(text: str) -> str:
     return line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1] + "…"
 
 
-def _html_item(
-    item: TextPart | ThinkingPart | ImagePart | Exchange | Note, costs: Costs
-) -> Iterator[str]:
+def _html_item(item: Item, costs: Costs) -> Iterator[str]:
     if isinstance(item, TextPart):
         yield from _prose(clean(item.text).strip("\n"))
     elif isinstance(item, ThinkingPart):
         if item.text.strip():
             text = escape(clean(item.text))
-            yield f"<details><summary>Thinking</summary><p>{text}</p></details>"
+            yield f"<details><summary>Thinking</summary><p>{text}</p></details>\n"
     elif isinstance(item, ImagePart):
         yield _html_image(item)
     elif isinstance(item, Note):
-        yield f'<div class="note"><p>{escape(note_title(item))}</p>{_pre(item.text)}</div>'
+        yield f'<div class="note"><p>{escape(note_title(item))}</p>'
+        yield f"<pre>{escape(clean(item.text))}</pre></div>\n"
     else:
         yield from _html_exchange(item, costs.get(item.call.id))
 
@@ -218,17 +225,17 @@ def _html_item(
 def _html_exchange(item: Exchange, cost: CallCost | None) -> Iterator[str]:
     failed = item.result is None or item.result.is_error
     kind = "tool failed" if failed else "tool"
-    yield f'<details class="{kind}"><summary>{escape(item.summary)}{_cost(cost)}</summary>'
+    yield f'<details class="{kind}"><summary>{escape(item.summary)}{_cost(cost)}</summary>\n'
     yield _pre(item.arguments)
     if item.display:
-        yield _diff(item.display)
+        yield from _diff(item.display)
     for part in item.result.parts if item.result is not None else ():
         yield (
             _html_image(part)
             if isinstance(part, ImagePart)
             else _pre(item.beside_display(part.text))
         )
-    yield "</details>"
+    yield "</details>\n"
 
 
 def _cost(cost: CallCost | None) -> str:
@@ -240,72 +247,69 @@ def _cost(cost: CallCost | None) -> str:
 
 
 def _pre(text: str) -> str:
-    return f"<pre>{escape(clean(text))}</pre>"
+    return f"<pre>{escape(clean(text))}</pre>\n"
 
 
-def _diff(text: str) -> str:
+def _diff(text: str) -> Iterator[str]:
     marks = {"+": "add", "-": "cut"}
-    lines = []
-    for line in text.splitlines():
-        mark = marks.get(line[:1])
-        shown = escape(line)
-        lines.append(f'<span class="{mark}">{shown}</span>' if mark else shown)
-    return "<pre>" + "\n".join(lines) + "</pre>"
+    before = "<pre>"
+    for found in _LINE.finditer(text.removesuffix("\n")):
+        mark = marks.get(found[0][:1])
+        shown = escape(found[0])
+        yield f'{before}<span class="{mark}">{shown}</span>' if mark else f"{before}{shown}"
+        before = "\n"
+    yield "</pre>\n"
 
 
 def _html_image(image: ImagePart) -> str:
     if isinstance(image, DocumentPart):
-        return f"<p>(document: {escape(clean(image.name))}, {len(image.data):,} bytes)</p>"
+        return f"<p>(document: {escape(clean(image.name))}, {len(image.data):,} bytes)</p>\n"
     if image.media_type not in _SHOWN_IMAGES:
-        return f"<p>(image: {escape(clean(image.media_type))}, {len(image.data):,} bytes)</p>"
+        return f"<p>(image: {escape(clean(image.media_type))}, {len(image.data):,} bytes)</p>\n"
     data = base64.b64encode(image.data).decode("ascii")
-    return f'<p><img alt="image" src="data:{image.media_type};base64,{data}"></p>'
+    return f'<p><img alt="image" src="data:{image.media_type};base64,{data}"></p>\n'
 
 
 def _prose(text: str) -> Iterator[str]:
     """Text with the Markdown that matters when reading: code, headings, bold."""
-    plain: list[str] = []
-    code: list[str] = []
     fence = ""
-    for line in text.split("\n"):
-        found = _FENCE.match(line)
-        if fence:
-            if found and found[1].startswith(fence) and not line.strip(" `~"):
-                yield f"<pre><code>{escape(chr(10).join(code))}</code></pre>"
-                fence = ""
-            else:
-                code.append(line)
-        elif found:
-            yield from _paragraph(plain)
-            plain, code, fence = [], [], found[1]
-        else:
-            plain.append(line)
-    if fence:
-        yield f"<pre><code>{escape(chr(10).join(code))}</code></pre>"
-    yield from _paragraph(plain)
+    start = 0
+    for found in _FENCE.finditer(text):
+        end = found.start()
+        if not fence:
+            yield from _paragraphs(text[start:end])
+            fence, start = found[1], found.end() + 1
+        elif found[1].startswith(fence) and not found[2].strip(" `~"):
+            yield from _code(text[start : end - 1])
+            fence, start = "", found.end() + 1
+    yield from (_code if fence else _paragraphs)(text[start:])
 
 
-def _paragraph(lines: list[str]) -> Iterator[str]:
-    plain: list[str] = []
-    for line in [*lines, "# "]:
-        heading = _HEADING.fullmatch(line)
-        if heading or line == "# ":
-            text = "\n".join(plain).strip("\n")
-            if text.strip():
-                yield f"<p>{_inline(text)}</p>"
-            plain = []
-        if heading:
-            yield f"<h3>{_inline(heading[2])}</h3>"
-        else:
-            plain.append(line)
+def _code(text: str) -> Iterator[str]:
+    yield f"<pre><code>{escape(text)}</code></pre>\n"
 
 
-def _inline(text: str) -> str:
-    shown = []
+def _paragraphs(text: str) -> Iterator[str]:
+    start = 0
+    for heading in _HEADING.finditer(text):
+        yield from _paragraph(text[start : heading.start()].strip("\n"))
+        yield from ("<h3>", *_inline(heading[1]), "</h3>\n")
+        start = heading.end()
+    yield from _paragraph(text[start:].strip("\n"))
+
+
+def _paragraph(text: str) -> Iterator[str]:
+    if text and not text.isspace():
+        yield "<p>"
+        yield from _inline(text)
+        yield "</p>\n"
+
+
+def _inline(text: str) -> Iterator[str]:
     end = 0
     for found in _INLINE.finditer(text):
-        shown.append(escape(text[end : found.start()]))
+        yield escape(text[end : found.start()])
         tag, inner = ("code", found["code"]) if found["code"] else ("b", found["bold"])
-        shown.append(f"<{tag}>{escape(inner)}</{tag}>")
+        yield f"<{tag}>{escape(inner)}</{tag}>"
         end = found.end()
-    return "".join((*shown, escape(text[end:])))
+    yield escape(text[end:])

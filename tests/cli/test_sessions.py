@@ -86,6 +86,31 @@ def test_export_writes_every_format(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.spec("CLI-8")
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_export_is_whole_or_not_there(tmp_path: Path, home: Path, *, is_there: bool) -> None:
+    """What is damaged in the middle of a session is found while the file is being written."""
+    session_id = ask("list files", tmp_path)
+    page = tmp_path / "out" / "page.html"
+    page.parent.mkdir()
+    if is_there:
+        page.write_text("of before")
+        page.chmod(0o640)
+    command = ("sessions", "export", session_id, "--format", "html", "--force", "-o", str(page))
+    path = home / "agentcli" / "sessions" / f"{session_id}.db"
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE message SET body = '[' || body WHERE seq = 4")
+    assert run_agent(*command).code == 74
+    assert [each.read_text() for each in page.parent.iterdir()] == ["of before"] * is_there
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE message SET body = substr(body, 2) WHERE seq = 4")
+    assert run_agent(*command).code == 0
+    assert page.read_text().endswith("</html>\n")
+    assert page.stat().st_mode & 0o777 == (0o640 if is_there else 0o600)
+    assert list(page.parent.iterdir()) == [page]
+
+
+@pytest.mark.slow
 @pytest.mark.spec("CLI-8", "CLI-12", "SEC-10")
 @pytest.mark.parametrize("command", ["export", "show"])
 def test_json_is_utf_8_whatever_the_locale_and_without_controls(

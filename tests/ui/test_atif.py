@@ -21,7 +21,8 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
-from agentcli.ui.atif import SessionRecord, export_atif
+from agentcli.ui.atif import export_atif
+from agentcli.ui.export import json_pieces
 from tests.support.histories import PNG
 
 AT = 1_767_323_041.0
@@ -41,42 +42,44 @@ def reply(*parts: Any) -> AssistantMessage:
     return AssistantMessage(parts, "anthropic", "m")
 
 
-AGENT = SessionRecord(
-    LoadedSession(
-        info("child", agent="explore", parent_id="whole"),
-        (stored(1, UserMessage((TextPart("look"),))), stored(2, reply(TextPart("seen")))),
-    ),
-    call_id="c2",
+def exported(session: LoadedSession, ledger: Ledger = Ledger(), **agents: LoadedSession) -> Any:
+    """The trajectory as JSON; ``agents`` are its sub-agents by the calls that began them."""
+    begun = {call_id: [agent.info] for call_id, agent in agents.items()}
+    children = (export_atif(agent, Ledger(), {}, iter(())) for agent in agents.values())
+    return json.loads("".join(json_pieces(export_atif(session, ledger, begun, children))))
+
+
+AGENT = LoadedSession(
+    info("child", agent="explore", parent_id="whole"),
+    (stored(1, UserMessage((TextPart("look"),))), stored(2, reply(TextPart("seen")))),
 )
-WHOLE = SessionRecord(
-    LoadedSession(
-        info("whole", usage=Usage(100, 20, 50), cost_usd=0.5),
-        (
-            stored(1, UserMessage((TextPart("go"), ImagePart("image/png", PNG))), 6),
-            stored(
-                2,
-                reply(
-                    ThinkingPart("hm", "signature"),
-                    TextPart("I look."),
-                    ToolCall("c1", "bash", {"command": "ls"}),
-                    ToolCall("c2", "task", {}, "{broken"),
-                ),
+EMPTY = LoadedSession(info("empty"), ())
+LEDGER = Ledger((), (UsageRow("step", AT, "anthropic/m", Usage(10, 5, 40, 2, 1), 0.1, 2),))
+WHOLE = LoadedSession(
+    info("whole", usage=Usage(100, 20, 50), cost_usd=0.5),
+    (
+        stored(1, UserMessage((TextPart("go"), ImagePart("image/png", PNG))), 6),
+        stored(
+            2,
+            reply(
+                ThinkingPart("hm", "signature"),
+                TextPart("I look."),
+                ToolCall("c1", "bash", {"command": "ls"}),
+                ToolCall("c2", "task", {}, "{broken"),
             ),
-            stored(3, ToolResult("c1", "bash", (TextPart("a"), ImagePart("image/bmp", b"BM")))),
-            stored(4, ToolResult("c2", "task", (TextPart("seen"),), ResultStatus.ERROR)),
-            stored(5, UserMessage((TextPart("no"),)), 5),
-            stored(6, UserMessage((TextPart("what was"),), is_summary=True)),
-            stored(7, UserMessage((DocumentPart("application/pdf", b"%", "a.pdf", "its text"),))),
-            stored(8, reply(TextPart("Done."))),
         ),
+        stored(3, ToolResult("c1", "bash", (TextPart("a"), ImagePart("image/bmp", b"BM")))),
+        stored(4, ToolResult("c2", "task", (TextPart("seen"),), ResultStatus.ERROR)),
+        stored(5, UserMessage((TextPart("no"),)), 5),
+        stored(6, UserMessage((TextPart("what was"),), is_summary=True)),
+        stored(7, UserMessage((DocumentPart("application/pdf", b"%", "a.pdf", "its text"),))),
+        stored(8, reply(TextPart("Done."))),
     ),
-    Ledger((), (UsageRow("step", AT, "anthropic/m", Usage(10, 5, 40, 2, 1), 0.1, 2),)),
-    agents=(AGENT,),
 )
 
 
 def steps() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = export_atif(WHOLE)["steps"]
+    found: list[dict[str, Any]] = exported(WHOLE, LEDGER, c2=AGENT)["steps"]
     return found
 
 
@@ -109,7 +112,7 @@ def test_steps_are_numbered_and_calls_stand_with_their_results() -> None:
 
 @pytest.mark.spec("CLI-8")
 def test_sub_agents_are_trajectories_of_their_own() -> None:
-    whole = export_atif(WHOLE)
+    whole = exported(WHOLE, LEDGER, c2=AGENT)
     (agent,) = whole["subagent_trajectories"]
     assert (agent["trajectory_id"], agent["session_id"]) == ("child", "whole")
     assert agent["agent"]["name"] == "explore"
@@ -123,12 +126,12 @@ def test_sub_agents_are_trajectories_of_their_own() -> None:
 
 
 def test_a_session_without_a_word_has_a_step() -> None:
-    empty = export_atif(SessionRecord(LoadedSession(info("empty"), ())))
+    empty = exported(EMPTY)
     assert [step["step_id"] for step in empty["steps"]] == [1]
 
 
 @pytest.mark.spec("CLI-8")
 def test_harbor_reads_it() -> None:
     models = pytest.importorskip("harbor.models.trajectories")  # needs Python 3.12
-    for record in (WHOLE, AGENT, SessionRecord(LoadedSession(info("empty"), ()))):
-        models.Trajectory.model_validate(json.loads(json.dumps(export_atif(record))))
+    for document in (exported(WHOLE, LEDGER, c2=AGENT), exported(AGENT), exported(EMPTY)):
+        models.Trajectory.model_validate(document)

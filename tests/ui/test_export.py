@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,14 +36,8 @@ from agentcli.domain.session import (
     SessionStatus,
     StoredMessage,
 )
-from agentcli.ui.export import (
-    export_html,
-    export_json,
-    export_json_text,
-    export_markdown,
-    iso_time,
-    session_object,
-)
+from agentcli.ui import export
+from agentcli.ui.export import iso_time, session_object
 
 AT = 1_800_000_000.25
 PNG = b"\x89PNG"
@@ -92,6 +87,22 @@ WHOLE = session(
     ToolResult("c1", "bash", (TextPart("a.txt"), ImagePart("image/png", PNG))),
     ToolResult("c2", "bash", (TextPart("invalid"),), ResultStatus.ERROR),
 )
+
+
+def export_json_text(session: LoadedSession) -> str:
+    return "".join(export.json_pieces(export.export_json(session)))
+
+
+def export_json(session: LoadedSession) -> Any:
+    return json.loads(export_json_text(session))
+
+
+def export_markdown(session: LoadedSession) -> str:
+    return "".join(export.export_markdown(session))
+
+
+def export_html(session: LoadedSession, ledger: Ledger | None = None) -> str:
+    return "".join(export.export_html(session, ledger))
 
 
 @pytest.mark.spec("CLI-8")

@@ -211,7 +211,7 @@ def _write(options: ReviewOptions, found: Review) -> None:
     for name in options.output or ():
         text = _shaped(found, _BY_SUFFIX.get(Path(name).suffix.lower(), "text"))
         try:
-            write_named(name, text, replace=options.force, quiet=options.quiet)
+            write_named(name, [text], replace=options.force, quiet=options.quiet)
         except UsageError as error:
             failures.append(error)
     if options.format != "text":

@@ -399,7 +399,7 @@ def write_page(name: str, found: Statistics, sessions: Sequence[SessionTotal]) -
         if path.is_file() and not _is_ours(path):
             what = f"{name} exists already, and is no report of agentcli"
             raise UsageError(what, "name another file")
-        write_private(path, text, replace=True)
+        write_private(path, [text], replace=True)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"cannot write {name}: {reason}", "give --html another file") from error

@@ -40,18 +40,16 @@ def text_of(
 ) -> str:
     """The session in that format, without keys."""
     if wanted == "json":
-        from agentcli.ui.export import export_json_text
+        from agentcli.ui.export import export_json, json_pieces
 
-        return export_json_text(loaded, redact, costs)
+        return "".join(json_pieces(export_json(loaded, costs), redact)) + "\n"
     if wanted == "html":
         from agentcli.ui.session_page import export_html
 
-        html: str = redact(export_html(loaded, ledger, costs))
-        return html
+        return "".join(map(redact, export_html(loaded, ledger, costs)))
     from agentcli.ui.export import export_markdown
 
-    markdown: str = redact(export_markdown(loaded))
-    return markdown
+    return "".join(map(redact, export_markdown(loaded)))
 
 
 def write(path: Path, text: str) -> None:

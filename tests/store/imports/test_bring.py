@@ -35,7 +35,7 @@ from agentcli.store.imports.bring import ImportedSession, Importer
 from agentcli.store.imports.draft import lawful
 from agentcli.store.repair.check import check
 from agentcli.store.sqlite import SqliteStore
-from agentcli.ui.export import export_json_text
+from agentcli.ui.export import export_json, json_pieces
 from tests.store.imports.made import (
     CLAUDE_ID,
     CODEX_ID,
@@ -203,7 +203,7 @@ def test_an_export_of_opencode(importer: Importer) -> None:
 def test_our_own_export_comes_back_as_it_was(importer: Importer, tmp_path: Path) -> None:
     path = now(finished_session(tmp_path / "there", turns=2))
     original = read_session(path, hidden=True)
-    done = bring(importer, export_json_text(original).encode())
+    done = bring(importer, "".join(json_pieces(export_json(original))).encode())
     copy = loaded(importer, done, hidden=True)
     parts = [each.message.parts for each in original.messages]
     assert [each.message.parts for each in copy.messages] == parts
@@ -599,7 +599,7 @@ def test_a_sum_of_an_imported_session_is_the_cost_of_no_reply(
     importer: Importer, tmp_path: Path
 ) -> None:
     path = now(finished_session(tmp_path / "own"))
-    exported = export_json_text(read_session(path, hidden=True)).encode()
+    exported = "".join(json_pieces(export_json(read_session(path, hidden=True)))).encode()
     done = bring(importer, exported)
     rows = ledger_of(importer.files.path_of(done.id)).rows
     assert [(row.kind, row.before) for row in rows] == [("imported", 0)]
