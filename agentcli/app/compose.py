@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentcli.app.background import SPAWN, RunsOfSession
 from agentcli.app.boundary import (
@@ -126,7 +126,7 @@ async def open_session(
         for server in extensions.servers:
             settings.know(server.secrets)
         extensions.watch = settings.know
-        extras = plugins, extensions, redactor.redact_value
+        extras = plugins, extensions, redactor
         user = approver, asker, long_wait
         session = await _build(settings, options, files, opened, user, extras)
     except BaseException:
@@ -145,11 +145,11 @@ async def _build(
     files: SessionFiles,
     opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
     user: tuple[Approver, Asker | None, LongWait | None],
-    extras: tuple[Plugins | None, SessionExtensions, Callable[[Any], Any]],
+    extras: tuple[Plugins | None, SessionExtensions, Redactor],
 ) -> Session:
     """All that a session consists of. What is ``Lazy`` is made of the parts when it is needed."""
     (store, loaded, opening_notices), (approver, asker, long_wait) = opened, user
-    plugins, extensions, redact = extras
+    plugins, extensions, redactor = extras
     info, seams, resumed = loaded.info, options.seams, store.created and bool(loaded.messages)
     EarlyImports(listeners := Listeners(info.id))
 
@@ -163,7 +163,7 @@ async def _build(
     def keeper() -> FileKeeper:
         from agentcli.app.files.file_keeper import Keeper
 
-        return Keeper(store.rewinds, workspace, listeners.notify, lambda: settings.secrets)
+        return Keeper(store.rewinds, workspace, listeners.notify, redactor.holds_known)
 
     def sub_agents() -> ParentSession:
         from agentcli.app.subagents import ParentSession
@@ -236,7 +236,7 @@ async def _build(
         resumed=resumed,
     )
     observer, telemetry_notices = (
-        telemetry(settings, listeners, redact) if settings.telemetry else (None, ())
+        telemetry(settings, listeners, redactor.redact_value) if settings.telemetry else (None, ())
     )
     later, docs, doc_notices = _instructions(settings, options.cwd)
     codes, end_map = code_map(

@@ -99,9 +99,7 @@ class Redactor:
 
     def redact_known(self, text: str) -> str:
         """``text`` without the known values only: for what must stay true otherwise."""
-        if self._source is not None:
-            source, self._source = self._source, None
-            self.add(source())
+        self._ask_source()
         for secret in self._ordered:
             if secret in text:
                 text = text.replace(secret, _HIDDEN)
@@ -111,6 +109,17 @@ class Redactor:
             if last in text:
                 text = re.sub(_NO_ESCAPE + re.escape(last), _HIDDEN, text)
         return text
+
+    def holds_known(self, data: bytes) -> bool:
+        """Whether a known value stands in ``data``, whole, in one of its forms or as UTF-16."""
+        self._ask_source()
+        text = data.replace(b"\0", b"").decode("latin-1")
+        return any(secret in text for secret in self._ordered)
+
+    def _ask_source(self) -> None:
+        if self._source is not None:
+            source, self._source = self._source, None
+            self.add(source())
 
     def redact_data(self, value: Any, name: str = "") -> Any:
         """JSON data without keys, known ones or by their form, and otherwise as it is."""

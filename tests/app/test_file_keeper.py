@@ -22,7 +22,9 @@ class Told:
         self.lines: list[str] = []
         self.root, self.store = root, store
         workspace = Workspace(root, root)
-        self.keeper = Keeper(store.rewinds, workspace, self.lines.append, lambda: ("top-secret",))
+        self.keeper = Keeper(
+            store.rewinds, workspace, self.lines.append, lambda data: b"top-secret" in data
+        )
 
     async def command(self, call_id: str) -> None:
         await self.keeper.begin(call_id, ())

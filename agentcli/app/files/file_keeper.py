@@ -28,7 +28,7 @@ import stat
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -398,12 +398,15 @@ class _OpenCall:
 
 @dataclass(slots=True)
 class Keeper:
-    """For one session. ``notify`` says a line to the user; ``secrets`` are never kept (SEC-9)."""
+    """For one session. ``notify`` says a line to the user.
+
+    ``is_secret`` looks at contents that are never kept (SEC-9).
+    """
 
     store: RewindTable
     workspace: Workspace
     notify: Callable[[str], None] = lambda _: None
-    secrets: Callable[[], Iterable[str]] = tuple
+    is_secret: Callable[[bytes], bool] = lambda _: False
     _open: dict[str, _OpenCall] = field(default_factory=dict)
     _watch: WorkspaceWatch = field(init=False)
     _watching: list[str] = field(default_factory=list)
@@ -411,7 +414,7 @@ class Keeper:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self._watch = WorkspaceWatch(self.workspace.root, self._is_secret)
+        self._watch = WorkspaceWatch(self.workspace.root, self.is_secret)
 
     async def begin(self, call_id: str, paths: Sequence[Path]) -> None:
         """Keep what a call may change: the files that it names, or look at the workspace."""
@@ -532,12 +535,9 @@ class Keeper:
             if len(states) >= MAX_PATHS or total > MAX_CALL_BYTES:
                 states[path] = FileState(FileKind.UNKEPT, why="the call changes too much at once")
                 continue
-            states[path] = read_state(path, self._is_secret)
+            states[path] = read_state(path, self.is_secret)
             total += len(states[path].data)
         return states
-
-    def _is_secret(self, data: bytes) -> bool:
-        return any(secret.encode("utf-8", "replace") in data for secret in self.secrets())
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:
