@@ -170,31 +170,30 @@ def _clean_number(value: Any) -> Any:
 MAX_JSON_DEPTH = 100
 MAX_VALUES = 500_000
 """Names and values in one JSON text, about: each costs 100 bytes of memory however short it is."""
-_MAX_TOKENS = 3 * MAX_VALUES // 2  # of a name and its text there are three
 FEW_VALUES_CHARS = 100_000
 """A text that is no longer holds no more values than that; the others are counted first."""
 
 
-def read_json(text: str | bytes, **options: Any) -> Any:
+def read_json(text: str | bytes, *, most: int = MAX_VALUES, **options: Any) -> Any:
     """``json.loads`` in memory of a bound (SEC-13); raises ``ValueError`` for all that is wrong."""
-    if holds_too_many(text):
-        raise ValueError(f"more than {MAX_VALUES:,} values")
+    if holds_too_many(text, most):
+        raise ValueError(f"more than {most:,} values")
     try:
         return json.loads(text, **options)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def holds_too_many(text: str | bytes) -> bool:
-    """Whether a JSON text holds more than ``MAX_VALUES`` names and values, about."""
+def holds_too_many(text: str | bytes, most: int = MAX_VALUES) -> bool:
+    """Whether a JSON text holds more than ``most`` names and values, about."""
     if len(text) <= FEW_VALUES_CHARS:
         return False
     names = text.count(":") if isinstance(text, str) else text.count(b":")
-    if count_values(text) + names <= MAX_VALUES:
+    if count_values(text) + names <= most:
         return False
     # a long one may have as many of these signs in what it says
     tokens = _TOKENS.finditer(text) if isinstance(text, str) else _BYTE_TOKENS.finditer(text)
-    return any(islice(tokens, _MAX_TOKENS, None))
+    return any(islice(tokens, 3 * most // 2, None))  # of a name and its text there are three
 
 
 def count_values(text: str | bytes) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from sys import getsizeof
 from typing import Any
 
-from agentcli.domain.clean import clean_id, loads
+from agentcli.domain.clean import clean_id, holds_too_many, loads
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -173,20 +173,22 @@ class Assembler:
         if self._stop is None:
             raise ValueError("the stream has not ended")
         parts: list[AssistantPart] = []
+        calls = "".join(block.text for block in self._blocks if block.kind is ToolCall)
+        is_too_wide = holds_too_many(calls)  # all of them together (SEC-13)
         for block in self._blocks:
-            part = self._part(block, block.text)
+            part = self._part(block, block.text, is_too_wide=is_too_wide)
             if part is not None:
                 parts.append(part)
         return AssistantMessage(tuple(parts), self._provider, self._model, self._stop, self.usage)
 
-    def _part(self, block: _Block, text: str) -> AssistantPart | None:
+    def _part(self, block: _Block, text: str, *, is_too_wide: bool) -> AssistantPart | None:
         if block.kind is TextPart:
             return TextPart(text) if text and not text.isspace() else None
         if block.kind is ThinkingPart:
             sealed = block.signature is not None or block.redacted is not None
             return ThinkingPart(text, block.signature, block.redacted) if text or sealed else None
         cut = self._stop is StopReason.MAX_TOKENS and block in {self._touched, self._blocks[-1]}
-        arguments, malformed = read_arguments(text, cut=cut)
+        arguments, malformed = ({}, text) if is_too_wide else read_arguments(text, cut=cut)
         call_id = clean_id(block.call_id)
         if not block.call_id or call_id in self._taken or re.search(KEYS, call_id):
             call_id = f"call_{os.urandom(16).hex()}"

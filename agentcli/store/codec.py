@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from agentcli.domain.clean import as_object
+from agentcli.domain.clean import MAX_VALUES, as_object, read_json
 from agentcli.domain.messages import (
     AssistantMessage,
     DocumentPart,
@@ -41,6 +41,7 @@ USAGE_FIELDS = (
 )
 
 _SHOWN_CHARACTERS = 200
+_MOST_VALUES = 2 * MAX_VALUES  # of a row: those of a reply's calls, and what stands around them
 _PIECE_CHARS = 1 << 16
 
 E = TypeVar("E", bound=StrEnum)
@@ -107,6 +108,17 @@ def to_json(value: Any) -> str:
     return text
 
 
+def from_json(text: Any, *, strict: bool = True) -> Any:
+    """The value of a JSON text of a session file, in memory of a bound (SEC-13).
+
+    Raises ``MalformedBody``, or ``TypeError`` for what is no text.
+    """
+    try:
+        return read_json(text, most=_MOST_VALUES, strict=strict)
+    except ValueError as error:
+        raise MalformedBody(str(error)) from error
+
+
 def _encode_part(part: Part, put_blob: PutBlob) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
@@ -140,7 +152,7 @@ def decode(role: str, body: str, get_blob: GetBlob) -> Message:
     belongs nowhere, is refused: bytes that are gone, a result of no call, a row that is no JSON.
     """
     try:
-        data = json.loads(body)
+        data = from_json(body)
         _check_version(data["v"])
         parts = [_decode_part(part, get_blob) for part in data["parts"]]
         return _build(role, parts, data)
@@ -232,8 +244,8 @@ def _decode_call(data: dict[str, Any]) -> TextPart | ToolCall:
 
 def _object_in(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = from_json(text)
+    except ValueError:
         return {}
     return as_object(value)
 

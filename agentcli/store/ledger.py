@@ -6,14 +6,13 @@ flat number for an image, whose bytes stand elsewhere.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from bisect import bisect_right
 from typing import Any
 
 from agentcli.domain.accounts import IMPORTED, Ledger, SentMessage, UsageRow
 from agentcli.domain.messages import Usage
-from agentcli.store.codec import from_column
+from agentcli.store.codec import from_column, from_json
 from agentcli.store.reads import SENT_ORDER
 
 _BYTES_PER_TOKEN = 4
@@ -76,7 +75,7 @@ def _taken_back(db: sqlite3.Connection) -> dict[int, int]:
     found: dict[int, int] = {}
     for newest, moves in db.execute(query):
         try:
-            found.update((at, newest + 1) for at, _, after in json.loads(moves) if after == at)
+            found.update((at, newest + 1) for at, _, after in from_json(moves) if after == at)
         except (ValueError, TypeError):
             continue  # the account is a little less exact
     return found

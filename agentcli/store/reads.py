@@ -6,7 +6,6 @@ Law: what says that it runs is reported as crashed where the process that ran it
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import sys
 from collections import deque
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from agentcli.domain.clean import FEW_VALUES_CHARS, count_values
 from agentcli.domain.errors import PersistenceError
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, Usage
 from agentcli.domain.ports import RunStatus, ToolRun
@@ -28,7 +28,15 @@ from agentcli.domain.session import (
     SessionStatus,
     StoredMessage,
 )
-from agentcli.store.codec import GetBlob, MalformedBody, decode, from_column, prove, to_column
+from agentcli.store.codec import (
+    GetBlob,
+    MalformedBody,
+    decode,
+    from_column,
+    from_json,
+    prove,
+    to_column,
+)
 from agentcli.store.file import MAX_VALUE_BYTES, SessionFile, faults_of
 from agentcli.store.lock import live_owner
 
@@ -44,6 +52,7 @@ SUBAGENT_KEY = "subagent"
 IMPORTED_KEY = "imported"
 MAX_INDEXED_CHARACTERS = 100_000
 LONGEST_NAME = 1_000_000
+_BYTES_OF_VALUE = 64
 MOST_AT_ONCE = 128_000_000
 """Characters that are read to go on with: far more than any model takes (SEC-13)."""
 _MOST = 1 << 53  # sums of them fit into what SQLite adds up
@@ -57,8 +66,10 @@ class _Room:
 
     left: int = sys.maxsize
 
-    def take(self, text: Any) -> None:
-        """Raises ``PersistenceError`` where ``text`` does not fit."""
+    def take(self, text: Any, role: str = "") -> None:
+        """Raises ``PersistenceError`` where ``text`` does not fit, with the values of its calls."""
+        if role == "assistant" and isinstance(text, str) and len(text) > FEW_VALUES_CHARS:
+            self.left -= _BYTES_OF_VALUE * count_values(text)
         if not self.fits(text):
             most = f"{MOST_AT_ONCE // 1_000_000} MB"
             raise PersistenceError(
@@ -125,7 +136,7 @@ def _agent(db: sqlite3.Connection) -> str:
     if row is None:
         return ""
     try:
-        mark = json.loads(row[0])
+        mark = from_json(row[0])
     except ValueError as error:
         raise MalformedBody(f"{SUBAGENT_KEY}: {error}") from error
     return str(mark.get("agent") or "task") if isinstance(mark, dict) else "task"
@@ -135,8 +146,8 @@ def _origin(db: sqlite3.Connection) -> Origin | None:
     """Where an imported session comes from."""
     row = db.execute("SELECT value FROM kv WHERE key = ?", (IMPORTED_KEY,)).fetchone()
     try:
-        return None if row is None else Origin.from_json(json.loads(row[0]))
-    except (ValueError, TypeError, RecursionError):
+        return None if row is None else Origin.from_json(from_json(row[0]))
+    except (ValueError, TypeError):
         return None  # it is told, and acted on by nothing
 
 
@@ -217,7 +228,7 @@ def _decoded(
 ) -> Iterator[StoredMessage]:
     """One after another: the rows themselves are not held."""
     for row in rows:
-        room.take(row[3])
+        room.take(row[3], row[2])
         yield _stored(row, get_blob)
 
 
@@ -419,7 +430,7 @@ def _blobs_within(db: sqlite3.Connection, room: _Room) -> GetBlob:
 def read_state(db: sqlite3.Connection, key: str) -> Any:
     """The JSON value of ``key`` in ``kv``, or ``None``."""
     row = db.execute("SELECT value FROM kv WHERE key = ?", (to_column(key),)).fetchone()
-    return None if row is None else json.loads(row[0])
+    return None if row is None else from_json(row[0])
 
 
 def read_raw(db: sqlite3.Connection, call_id: str) -> bytes | None:
@@ -460,7 +471,7 @@ def read_events(
     )
     for row, at, kind, data in rows:
         after, text = row, from_column(data)
-        found.append(KeptEvent(moment(at), str(kind), json.loads(text)))
+        found.append(KeptEvent(moment(at), str(kind), from_json(text)))
         size += len(text)
         if size > most:
             break

@@ -13,17 +13,17 @@ import sqlite3
 import time
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.history import History, RepairReason, repair_results
 from agentcli.domain.messages import NOT_SAID, UserMessage
 from agentcli.domain.rewind import FileChange, FileKind, FileState, RewindPoint, RewindRecord
 from agentcli.domain.session import SessionStatus
-from agentcli.store.codec import MalformedBody, decode, from_column, to_column
+from agentcli.store.codec import MalformedBody, decode, from_column, from_json, to_column
 from agentcli.store.reads import blob_reader, moment, read_open_runs, read_session
 from agentcli.store.seals import mark, put_mark
 from agentcli.store.writes import SessionWrites, blob_name, put_blob
@@ -37,6 +37,9 @@ _MAX_INFLATED = 64 * 1024 * 1024
 _NEWEST_PROMPT = (
     "SELECT coalesce(max(seq), 0) FROM message WHERE role = 'user' AND hidden_by IS NULL"
 )
+Move = tuple[int, int | None, int | None]
+_MOST_OF_MOVE, _FEW_MESSAGES = 100, 1_000  # characters; messages that repair may have left out
+_LAST_SEQ = 2**63 - 1
 _MOVE = "UPDATE message SET hidden_by = ? WHERE seq = ?"
 _STATES = "id, seq, path, before_kind, before_data, before_mode, after_kind, after_data, after_mode"
 _COLUMNS = f"{_STATES}, seal <> '' AND seal = {mark('file_change')}"
@@ -187,7 +190,7 @@ def take_back(
     return sum(after == at for at, _, after in moves)
 
 
-def _moves(db: sqlite3.Connection, seq: int) -> list[tuple[int, int | None, int | None]]:
+def _moves(db: sqlite3.Connection, seq: int) -> list[Move]:
     """Each message that changes: its seq, ``hidden_by`` now and then."""
     found = db.execute("SELECT hidden_by FROM message WHERE seq = ?", (seq,)).fetchone()
     if found is None or found[0] is None:
@@ -207,25 +210,47 @@ def _moves(db: sqlite3.Connection, seq: int) -> list[tuple[int, int | None, int 
 
 def newest(db: sqlite3.Connection) -> RewindRecord | None:
     """The newest rewind that can be taken back: nothing was said since."""
-    row = db.execute(
-        "SELECT id, messages, text FROM rewind WHERE undone_at IS NULL"
-        " AND newest_seq = (SELECT coalesce(max(seq), 0) FROM message) ORDER BY id DESC LIMIT 1"
-    ).fetchone()
-    if row is None:
+    is_newest = "newest_seq = (SELECT coalesce(max(seq), 0) FROM message)"
+    row_id, moves = next(_rewinds(db, is_newest), (None, ()))
+    if row_id is None:
         return None
-    try:
-        moves = tuple((int(at), before, after) for at, before, after in json.loads(row[1]))
-    except (ValueError, TypeError) as error:
-        raise MalformedBody(f"rewind {row[0]}: {error}") from error
     for at, _, after in moves:
         now = db.execute("SELECT hidden_by FROM message WHERE seq = ?", (at,)).fetchone()
         if now is None or now[0] != after:  # a compaction was made or taken back since
             return None
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM file_change WHERE rewind = ? ORDER BY id",  # noqa: S608 - constants
-        (row[0],),
+        (row_id,),
     ).fetchall()
-    return RewindRecord(row[0], moves, tuple(_change(db, r) for r in rows), from_column(row[2]))
+    (text,) = db.execute("SELECT text FROM rewind WHERE id = ?", (row_id,)).fetchone()
+    return RewindRecord(row_id, moves, tuple(_change(db, r) for r in rows), from_column(text))
+
+
+def _rewinds(
+    db: sqlite3.Connection, where: str, *values: int
+) -> Iterator[tuple[int, tuple[Move, ...]]]:
+    """Id and moves of the rewinds that hold, newest first.
+
+    Raises ``MalformedBody``, also where they tell of more messages than the session has (SEC-13).
+    """
+    holds = f"FROM rewind WHERE undone_at IS NULL AND {where}"
+    query = f"SELECT total(length(messages)), (SELECT count(*) FROM message) {holds}"  # noqa: S608 - own words
+    size, count = db.execute(query, values).fetchone()
+    if size > _MOST_OF_MOVE * (count + _FEW_MESSAGES):
+        raise MalformedBody("its rewinds tell of more messages than there are")
+    query = f"SELECT id, messages {holds} ORDER BY id DESC"
+    for row_id, text in db.execute(query, values).fetchall():
+        try:
+            yield row_id, tuple(_move(*each) for each in from_json(text))
+        except (ValueError, TypeError) as error:
+            raise MalformedBody(f"rewind {row_id}: {error}") from error
+
+
+def _move(at: object, before: object, after: object) -> Move:
+    for value in (at, before, after):
+        if value is not None and not (isinstance(value, int) and 0 <= value <= _LAST_SEQ):
+            raise ValueError("it names what is no message")
+    return cast("Move", (at, before, after))
 
 
 def bring_back(db: sqlite3.Connection, record: RewindRecord) -> None:
@@ -271,9 +296,8 @@ def cut_after(db: sqlite3.Connection, seq: int) -> None:
     if row is None:
         advice = f"messages are numbered 1 to {last}: agent sessions show ID --format json"
         raise UsageError(f"there is no message {seq}", advice)
-    later = "SELECT messages FROM rewind WHERE newest_seq >= ? AND undone_at IS NULL"
-    for (moves,) in db.execute(f"{later} ORDER BY id DESC", (seq,)).fetchall():
-        db.executemany(_MOVE, [(before, at) for at, before, _ in json.loads(moves)])
+    for _, moves in _rewinds(db, "newest_seq >= ?", seq):
+        db.executemany(_MOVE, [(before, at) for at, before, _ in moves])
     for statement in _CUT:
         db.execute(statement, {"seq": seq, "at": row[0], "now": time.time()})
     pending = History(each.message for each in read_session(db).messages).pending

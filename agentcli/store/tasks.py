@@ -11,7 +11,6 @@ the session's owner; so is answering what a run asks, once. None needs a mark (`
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from agentcli.domain.background import (
 )
 from agentcli.domain.clean import as_object
 from agentcli.domain.ports import EndRecorded, QueuedInput, QueueKind, QueueSource
-from agentcli.store.codec import MalformedBody, from_column, to_column, to_json
+from agentcli.store.codec import MalformedBody, from_column, from_json, to_column, to_json
 from agentcli.store.file import BUSY_TIMEOUT_S, fault, read_with
 from agentcli.store.lock import live_owner
 from agentcli.store.reads import moment
@@ -499,7 +498,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
 
 
 def _object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
+    value = from_json(text)
     if not isinstance(value, dict):
         raise TypeError("not a JSON object")
     return value

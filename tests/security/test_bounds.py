@@ -487,6 +487,7 @@ def test_many_long_rows_of_a_session_file_are_not_held_together(
             assert done.code == 0, done.stderr
 
 
+<<<<<<< HEAD
 _LONG = 4 * MB
 MAX_EXPORT_KB = 110 * 1024  # what the program needs for itself, and a few times a long row
 
@@ -531,6 +532,37 @@ def test_a_session_is_exported_row_after_row(work: Path, home: Path, export_form
     again = Measured(*command, "-o", "file", env=env, cwd=work)
     assert again.ended(within_s=60, most_kb=MAX_EXPORT_KB).code == 0
     assert (work / "file").read_text() == done.stdout
+=======
+_WIDE = {
+    "rewind": "INSERT INTO rewind (created_at, newest_seq, messages) VALUES (1, 99, ?)",
+    "event": "INSERT INTO event (created_at, type, data) VALUES (1, 'text', ?)",
+    "value": "INSERT INTO kv (key, value) VALUES ('todos', ?)",
+    "message": "UPDATE message SET checksum = NULL, body = json_set(body, '$.more', json(?))"
+    " WHERE seq = 1",
+}
+
+
+@pytest.mark.parametrize("row", _WIDE)
+def test_a_row_of_a_session_file_that_holds_millions_of_values_is_damage(
+    work: Path, home: Path, row: str
+) -> None:
+    directory = home / "agentcli" / "sessions"
+    session_id = make(SessionFiles(directory, home / "agentcli" / "catalogue.db"), "hello")
+    with contextlib.closing(sqlite3.connect(directory / f"{session_id}.db")) as db, db:
+        db.execute(_WIDE[row], ("[" + ",".join(["[1,1,1]"] * 4_000_000) + "]",))
+    env = agent_env(None, AGENTCLI_MODEL="offline")
+    fork = ("sessions", "fork", session_id, *(("--at", "1") if row == "rewind" else ()))
+    run = ("run", "--session", session_id, "go")
+    for args in (("sessions", "check", session_id), ("sessions", "events", session_id), fork, run):
+        done = Measured(*args, env=env, cwd=work).ended()
+        assert done.code in {0, 1, 74}, (args, done.stderr)
+        assert "please report" not in done.stderr, (args, done.stderr)
+    checked = Measured("sessions", "check", session_id, env=env, cwd=work).ended()
+    assert checked.code and "1,000,000 values" in checked.stdout + checked.stderr, checked
+    repaired = Measured("sessions", "repair", session_id, env=env, cwd=work).ended()
+    assert repaired.code == 0, repaired.stderr
+    assert Measured("sessions", "check", session_id, env=env, cwd=work).ended().code == 0
+>>>>>>> 0665f7f5 (fix(store,engine): values of a reply's calls together, and of a row of a session file, are bounded (SEC-13))
 
 
 # --- what a person's own files run --------------------------------------------------------------

@@ -23,9 +23,10 @@ from agentcli.providers.openai import ChatDecoder
 from agentcli.wire.http import Endpoint
 from tests.security.hostile_server import JSON, STREAM, Body, hostile
 from tests.security.test_bounds import Measured, env_of, only_error, work
-from tests.support.cli import MODELS
-from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES
+from tests.support.cli import MODELS, agent_env
+from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer
 from tests.support.processes import wait_until
+from tests.support.replies import Call, calls, say
 
 __all__ = ["work"]
 pytestmark = [pytest.mark.spec("SEC-13"), pytest.mark.timeout(60)]
@@ -210,6 +211,19 @@ def test_steps_of_wide_texts_end_the_turn_in_bounded_memory(work: Path, kind: st
         done = Measured("run", "go", env=env_for(ANTHROPIC, server.url), cwd=work).ended()
     assert done.code == 1 and "too long to send" in done.stderr, done.stderr[-2000:]
     assert next(number) < 9
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SEC-13", "LOOP-9")
+def test_calls_that_hold_millions_of_values_together_go_back_to_the_model(
+    model_server: ModelServer, work: Path
+) -> None:
+    wide = '{"path": ".", "more": [' + ",".join(['{"":1}'] * 160_000) + "]}"
+    model_server.add(calls(*[Call("stat_file", raw=wide)] * 14, piece=60_000), say("Well."))
+    env = agent_env(model_server, OPENAI)
+    done = Measured("run", "go", env=env, cwd=work).ended()
+    assert (done.code, done.stdout) == (0, "Well.\n"), done.stderr[-2000:]
+    assert "Invalid arguments" in done.stderr
 
 
 CALL = {"type": "function_call", "name": "n", "call_id": "c"}

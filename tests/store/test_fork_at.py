@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.domain.errors import UsageError
+from agentcli.domain.errors import SessionDamaged, UsageError
 from agentcli.domain.events import Outcome
 from agentcli.domain.history import CANCELLED_TEXT
 from agentcli.domain.messages import ToolResult, Usage, UserMessage, user_text
 from agentcli.domain.ports import RecordedResult
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.engine.context.outgoing import check_request, prepare
+from agentcli.store.codec import MalformedBody
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.repair.check import check
+from agentcli.store.rewinds import newest
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import (
     answer,
@@ -184,3 +186,23 @@ def test_any_message_of_any_session_can_be_gone_on_from(steps: list[str]) -> Non
         path = asyncio.run(scenario())
         for stored in read_session(path, hidden=True).messages:
             forked(files, path.stem, stored.seq)
+
+
+@pytest.mark.spec("TT-3", "REC-7")
+@pytest.mark.parametrize(
+    "moves",
+    ["[[1]]", "null", '[["x", 1, 2]]', "[[1, [], 2]]", f"[[{10**30}, 1, 2]]", "[" * 100_000,
+     "[" + ", ".join(["[9, 1, 1]"] * 50_000) + "]"],
+)  # fmt: skip
+def test_moves_of_a_rewind_that_are_none_are_damage(files: SessionFiles, moves: str) -> None:
+    path = asyncio.run(finished_session(files.directory, turns=2))
+    with opened(path) as db:
+        db.execute(
+            "INSERT INTO rewind (created_at, newest_seq, messages)"
+            " VALUES (1, (SELECT max(seq) FROM message), ?)",
+            (moves,),
+        )
+    with pytest.raises(SessionDamaged, match="rewind"):
+        files.fork(path.stem, 1)
+    with opened(path) as db, pytest.raises(MalformedBody, match="rewind"):
+        newest(db)

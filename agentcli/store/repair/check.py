@@ -7,7 +7,6 @@ proof. What it finds, ``repair`` repairs.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +29,7 @@ from agentcli.store.codec import (
     NewerBody,
     decode,
     from_column,
+    from_json,
     prove,
 )
 from agentcli.store.disk import is_session_name
@@ -163,7 +163,7 @@ def odd_rows(db: sqlite3.Connection) -> Iterator[tuple[str, str, Any, str]]:
 def _read_value(key: Any, value: Any) -> None:
     if not isinstance(key, str):
         raise MalformedBody(f"{key!r:.40} is no name")
-    json.loads(value)
+    from_json(value)
 
 
 def _read_note(after: Any, at: Any, *texts: Any) -> None:
@@ -181,13 +181,13 @@ def _read_queued(kind: Any, state: Any, *times: Any) -> None:
 
 def _read_event(at: Any, data: Any) -> None:
     _rows.moment(at)
-    json.loads(from_column(data))
+    from_json(from_column(data))
 
 
 def _read_rewind(at: Any, newest: Any, messages: Any) -> None:
     _rows.moment(at)
     _rows.count(newest)
-    for move in json.loads(messages):
+    for move in from_json(messages):
         for seq in (move[0], *(seq for seq in move[1:] if seq is not None)):
             _rows.count(seq)
         if len(move) != 3:  # noqa: PLR2004 - a seq, what hid it before and after

@@ -41,6 +41,7 @@ from agentcli.store.codec import (
     decode,
     encode,
     from_column,
+    from_json,
     to_column,
     to_json,
 )
@@ -299,7 +300,7 @@ def _decode_messages(
 
 def _partial_text(body: str) -> str:
     try:
-        return str(json.loads(body)["text"])
+        return str(from_json(body)["text"])
     except (ValueError, TypeError, KeyError):
         return body
 
@@ -512,7 +513,7 @@ class Restorer:
         try:
             return decode(role, body, self._get_blob)
         except MalformedBody:  # perhaps a character has become one that JSON wants escaped
-            return decode(role, to_json(json.loads(body, strict=False)), self._get_blob)
+            return decode(role, to_json(from_json(body, strict=False)), self._get_blob)
 
     def _marked(self, seq: int, message: Message) -> Message:
         if isinstance(message, UserMessage):
@@ -619,7 +620,7 @@ def insert_rewinds(
 
 def _rewind(row: Row, new_seq: Mapping[int | None, int], known: Sequence[int]) -> Row:
     try:
-        moves = [[new_seq.get(seq) for seq in move] for move in json.loads(row["messages"])]
+        moves = [[new_seq.get(seq) for seq in move] for move in from_json(row["messages"])]
     except (ValueError, TypeError, RecursionError):
         moves = []
     newest = _place(row.get("newest_seq"), new_seq, known)
