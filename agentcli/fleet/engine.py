@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import os
 import sys
 import time
@@ -23,7 +22,7 @@ from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.extensions.extras import own_python
 from agentcli.domain.files import opened_directory
 from agentcli.domain.values import frozen
-from agentcli.fleet.results import MAX_LINE_BYTES
+from agentcli.fleet.results import MAX_LINE_BYTES, read_value
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, end_processes, run
 from agentcli.process.shell import open_nameless
 from agentcli.ui.sanitize import clean_line
@@ -169,8 +168,8 @@ def _result_object(output: bytes) -> Mapping[str, Any]:
     if len(output) > MAX_RESULT_BYTES:
         return {}
     try:
-        value = json.loads(output)
-    except (ValueError, RecursionError):
+        value = read_value(output)
+    except ValueError:
         return {}
     return value if isinstance(value, dict) and value.get("type") == "result" else {}
 

@@ -23,6 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
+from agentcli.domain.clean import MAX_VALUES, read_json
 from agentcli.domain.errors import PersistenceError, UsageError
 from agentcli.domain.files import directory_of, make_private_directory, refuse_links
 from agentcli.domain.session import session_id_at
@@ -37,6 +38,7 @@ SESSIONS = "sessions"
 """The folder beside the report with a page for each session that it links to."""
 FORMAT = "agentcli-batch/1"
 MAX_LINE_BYTES = 64 * 1024 * 1024
+_MOST_VALUES = 2 * MAX_VALUES  # a result in a shape that was asked for, and the rest
 _HEAD = f'{{"format": "{FORMAT}"'.encode()
 _TEMPORARY = re.compile(r"\.[\w.-]+\.(?:jsonl|json|html)\.[0-9]+")
 _UNFIT = re.compile(r"[^a-z0-9-]+")
@@ -163,7 +165,7 @@ class Journal:
             if is_ours and not line.endswith(b"\n"):
                 break  # torn: the end of what was written
             try:
-                self._take(json.loads(line), at)
+                self._take(read_value(line), at)
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 raise self._damaged(at) from None
             end = at + len(line)
@@ -289,7 +291,7 @@ class Journal:
                 continue
             self._file.seek(known.row_at)
             try:
-                row = dict(json.loads(self._file.readline(MAX_LINE_BYTES + 1))["end"])
+                row = dict(read_value(self._file.readline(MAX_LINE_BYTES + 1))["end"])
             except (ValueError, TypeError, LookupError, RecursionError):
                 raise self._damaged(known.row_at) from None
             yield {"result": "", **row, **_row(task_id, known)}
@@ -297,6 +299,11 @@ class Journal:
     def write_results(self, tasks: Sequence[str]) -> None:
         """Write ``results.jsonl`` for ``tasks``, whole or not at all."""
         write_whole(self.directory / RESULTS, (_line(row) for row in self.rows(tasks)))
+
+
+def read_value(data: bytes) -> Any:
+    """What is written in a file that a task may have changed (SEC-13); raises ``ValueError``."""
+    return read_json(data, most=_MOST_VALUES)
 
 
 def _spent(value: Mapping[str, Any]) -> tuple[float | None, int]:

@@ -36,6 +36,7 @@ from agentcli.fleet.results import (
     RESULTS,
     SESSIONS,
     Journal,
+    read_value,
     refuse_foreign,
     tidy,
     write_json,
@@ -147,7 +148,7 @@ def _read(directory: Path) -> _ShardPart:
     """What is noted of a shard; raises ``UsageError``."""
     shown = clean_line(str(directory))
     try:
-        part = _parsed(directory, json.loads(_content(directory / SHARD)))
+        part = _parsed(directory, read_value(_content(directory / SHARD)))
     except (FileNotFoundError, NotADirectoryError):
         what = "is no shard of a batch" if directory.is_dir() else "is no directory"
         advice = "name the -o directories of: agent batch TASKS --shard i/n"
@@ -265,7 +266,7 @@ def _check(parts: Sequence[_ShardPart]) -> None:
 def _merged_in(directory: Path) -> set[str]:
     """The batches whose results a merge has put there."""
     with suppress(OSError, KeyError, TypeError, ValueError, RecursionError):
-        value = json.loads(_content(directory / MERGED))
+        value = read_value(_content(directory / MERGED))
         if value["format"] == MERGED_FORMAT:
             return set(map(str, value["batches"]))
     return set()

@@ -565,6 +565,21 @@ def test_a_row_of_a_session_file_that_holds_millions_of_values_is_damage(
 >>>>>>> 0665f7f5 (fix(store,engine): values of a reply's calls together, and of a row of a session file, are bounded (SEC-13))
 
 
+def test_a_journal_of_a_batch_in_which_a_task_has_put_millions_of_values_is_damage(
+    model_server: ModelServer, work: Path
+) -> None:
+    model_server.default = say("Fine.")
+    (work / "tasks.jsonl").write_text('{"prompt": "go"}\n')
+    args = ("batch", "tasks.jsonl", "-o", "out")
+    env = agent_env(model_server)
+    assert Measured(*args, env=env, cwd=work).ended().code == 0
+    (journal,) = (work / "out").glob("*journal*")
+    with journal.open("a") as file:
+        file.write('{"x": [' + ",".join(["[1,1,1]"] * 6_000_000) + "]}\n")
+    done = Measured(*args, env=env, cwd=work).ended()
+    assert done.code and "damaged" in only_error(done), done
+
+
 # --- what a person's own files run --------------------------------------------------------------
 
 
