@@ -487,7 +487,6 @@ def test_many_long_rows_of_a_session_file_are_not_held_together(
             assert done.code == 0, done.stderr
 
 
-<<<<<<< HEAD
 _LONG = 4 * MB
 MAX_EXPORT_KB = 110 * 1024  # what the program needs for itself, and a few times a long row
 
@@ -532,7 +531,8 @@ def test_a_session_is_exported_row_after_row(work: Path, home: Path, export_form
     again = Measured(*command, "-o", "file", env=env, cwd=work)
     assert again.ended(within_s=60, most_kb=MAX_EXPORT_KB).code == 0
     assert (work / "file").read_text() == done.stdout
-=======
+
+
 _WIDE = {
     "rewind": "INSERT INTO rewind (created_at, newest_seq, messages) VALUES (1, 99, ?)",
     "event": "INSERT INTO event (created_at, type, data) VALUES (1, 'text', ?)",
@@ -562,7 +562,6 @@ def test_a_row_of_a_session_file_that_holds_millions_of_values_is_damage(
     repaired = Measured("sessions", "repair", session_id, env=env, cwd=work).ended()
     assert repaired.code == 0, repaired.stderr
     assert Measured("sessions", "check", session_id, env=env, cwd=work).ended().code == 0
->>>>>>> 0665f7f5 (fix(store,engine): values of a reply's calls together, and of a row of a session file, are bounded (SEC-13))
 
 
 def test_a_journal_of_a_batch_in_which_a_task_has_put_millions_of_values_is_damage(
