@@ -185,7 +185,7 @@ class KeptEvent:
 
 
 class SessionSource(Protocol):
-    """A session to be shown or exported, which need not be held: each pass may read it anew."""
+    """A session to be shown or exported, which need not be held: each pass may read it again."""
 
     @property
     def info(self) -> SessionInfo:

@@ -166,7 +166,7 @@ class Journal:
                 break  # torn: the end of what was written
             try:
                 self._take(read_value(line), at)
-            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            except (ValueError, TypeError, LookupError, AttributeError):
                 raise self._damaged(at) from None
             end = at + len(line)
         if end < size:
@@ -292,7 +292,7 @@ class Journal:
             self._file.seek(known.row_at)
             try:
                 row = dict(read_value(self._file.readline(MAX_LINE_BYTES + 1))["end"])
-            except (ValueError, TypeError, LookupError, RecursionError):
+            except (ValueError, TypeError, LookupError):
                 raise self._damaged(known.row_at) from None
             yield {"result": "", **row, **_row(task_id, known)}
 

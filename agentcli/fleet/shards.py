@@ -156,7 +156,7 @@ def _read(directory: Path) -> _ShardPart:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"cannot read {shown}: {reason}", "make it readable") from error
-    except (KeyError, TypeError, ValueError, RecursionError, UsageError):
+    except (KeyError, TypeError, ValueError, UsageError):
         part = None
     if part is None:
         raise _damaged(directory / SHARD)
@@ -265,7 +265,7 @@ def _check(parts: Sequence[_ShardPart]) -> None:
 
 def _merged_in(directory: Path) -> set[str]:
     """The batches whose results a merge has put there."""
-    with suppress(OSError, KeyError, TypeError, ValueError, RecursionError):
+    with suppress(OSError, KeyError, TypeError, ValueError):
         value = read_value(_content(directory / MERGED))
         if value["format"] == MERGED_FORMAT:
             return set(map(str, value["batches"]))

@@ -218,3 +218,16 @@ def test_what_is_no_secret_goes_from_texts_of_ours_alone() -> None:
     assert data.redact_value({"text": said}) == {"text": said}
     assert ours.redact(said) == "[redacted] of [redacted]"
     assert ours.redact_data(said) == said
+
+
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize(
+    "secret", ["sk-ant-7Qw2Lk9Xz4Pv8Nb1Mt6Rj3", "Grüße-7Qw2Lk9Xz4Pv8Nb1Mt6Rj3"]
+)
+def test_a_known_value_is_found_in_bytes_whatever_it_is_spelt_with(
+    secret: str, encoding: str
+) -> None:
+    redactor = Redactor([secret])
+    assert redactor.holds_known(f"a\nkey: {secret}\n".encode(encoding))
+    assert not redactor.holds_known(f"a\nkey: {secret[:-2]}\n".encode(encoding))

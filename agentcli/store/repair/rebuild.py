@@ -621,7 +621,7 @@ def insert_rewinds(
 def _rewind(row: Row, new_seq: Mapping[int | None, int], known: Sequence[int]) -> Row:
     try:
         moves = [[new_seq.get(seq) for seq in move] for move in from_json(row["messages"])]
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         moves = []
     newest = _place(row.get("newest_seq"), new_seq, known)
     return {
