@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -205,8 +205,9 @@ def pushed_to(
     configs: Mapping[str, Iterable[Sequence[str]]],
     directories: Iterable[str],
     trees: Mapping[str, set[str]],
+    is_over: Callable[[], bool],
 ) -> Iterator[str]:
-    """The ``.git`` files and git directories here that remotes lead to.
+    """The ``.git`` files and git directories here that remotes lead to, until it ``is_over``.
 
     ``configs`` are the settings by file, ``directories`` git's own, ``trees`` what uses each.
     """
@@ -219,6 +220,8 @@ def pushed_to(
     ]
     named += [(git, url) for git in directories for url in ("origin", *_old_remotes(git))]
     for git, url in dict.fromkeys(named):
+        if is_over():
+            return
         setting = ("remote", "url", url)
         for place in dict.fromkeys(places_of_remote(git, setting, trees.get(git, every))):
             for path in (f"{place}{end}" for end in _ENDS):

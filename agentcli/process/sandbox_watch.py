@@ -345,12 +345,12 @@ class TreeWatch:
         for git, tree in trees_said(configs):
             for place in filter(os.path.islink, ways_to([Path(git, tree)], self._roots)):
                 self._add_file(place, Kind.WRITTEN, found)
-        places = pushed_to(configs, tuple(found.git_directories), _trees(found, configs))
+        trees = _trees(found, configs)
+        places = pushed_to(configs, tuple(found.git_directories), trees, lambda: found.is_over)
         for path in filter(self.is_inside, places):
             add = self._link if os.path.isfile(path) else self._git_directory  # noqa: PTH113 - a text
             add(path, found)
-            if found.is_over:
-                break
+        found.is_cut |= found.is_over
 
     def _add_named(self, paths: Collection[str], found: Survey) -> bool:
         for path in paths:

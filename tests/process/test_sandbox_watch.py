@@ -15,7 +15,7 @@ import pytest
 
 from agentcli.policy.places import protected_place
 from agentcli.process import directories, sandbox_watch, set_aside
-from agentcli.process.git_config import run_by_git, users_configurations
+from agentcli.process.git_config import pushed_to, run_by_git, users_configurations
 from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
 from agentcli.process.set_aside import SUFFIX, pinned
@@ -873,6 +873,17 @@ def test_beyond_its_time_a_look_follows_no_more_links_and_says_so(root: Path) ->
         (0, False),
     ]
     assert listings[1] and ".git" in listings[1].marks and not listings[1].is_settled
+
+
+@pytest.mark.spec("SEC-13", "SEC-17")
+def test_beyond_its_time_a_look_follows_no_more_remotes(root: Path) -> None:
+    sh("for n in 1 2 3; do git init -q --bare b$n; done", root)
+    remotes = [("remote", "url", f"{root}/b{n}", f'[remote "r{n}"]') for n in (1, 2, 3)]
+    asked = itertools.count(1)
+    configs = {f"{root}/.git/config": remotes}
+    all_of_them = [f"{root}/b{n}" for n in (1, 2, 3)]
+    assert list(pushed_to(configs, (), {}, lambda: False)) == all_of_them
+    assert list(pushed_to(configs, (), {}, lambda: next(asked) > 2)) == all_of_them[:2]
 
 
 def test_a_crowd_of_directories_in_what_is_run_is_set_aside(
