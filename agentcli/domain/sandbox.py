@@ -275,7 +275,14 @@ HOME_SECRETS = (
     ".config/sops", ".age", ".passage", ".electrum", ".bitcoin", ".ethereum", ".putty", ".vnc",
     ".snowflake", ".gcloud", ".pki", ".databricks.cfg", ".mylogin.cnf", ".dockercfg",
     ".terraformrc", ".config/github-copilot", ".stack/upload", ".local/share/uv/credentials",
-    ".local/share/gem/credentials",
+    ".local/share/gem/credentials", ".authinfo", ".databrickscfg", ".cloudflared", ".pulumi",
+    ".config/glab-cli", ".sentryclirc", ".ngrok2", ".config/ngrok", ".wakatime.cfg",
+    ".config/hcloud", ".config/scw", ".config/argocd", ".argocd", ".talos", ".config/configstore",
+    ".pip/pip.conf", ".config/pip/pip.conf", ".supabase", ".railway", ".config/linode-cli",
+    ".jfrog", ".mc", ".msmtprc", ".config/msmtp", ".mbsyncrc", ".fetchmailrc", ".offlineimaprc",
+    ".smbcredentials", ".lpass", ".config/Bitwarden CLI", ".config/google-chrome-beta",
+    ".config/vivaldi", ".config/Slack", ".config/discord", ".config/Signal", ".subversion/auth",
+    ".mysql_history", ".node_repl_history", ".histfile", ".local/share/fish",
 )  # fmt: skip
 """What in a home directory holds keys, passwords or what was typed, by the names that are known."""
 

@@ -94,6 +94,12 @@ _MAY_BE_SECRET = (
     | {last for _, last in _SECRET_PAIRS}
     | {names[-1] for names in (*_OF_HOME, *_OF_OURS)}
 )
+# what programs call their logins and keys in a hidden directory of the home directory
+_HOLDS_KEYS = re.compile(
+    r"(?:(?:o?auth|access|api|refresh)[-_.]?)?(?:auth|credentials?|creds|keys?|secrets?|tokens?)"
+    r"(?:\.(?:json|ya?ml|toml|txt|ini|cfg|conf))?"
+)
+_DEEPEST_KEYS = 4  # ".local/share/opencode/auth.json"
 _MAX_SEEN = 20_000
 _SEEN_DEPTH = 8
 _NOT_SEARCHED = frozenset({".git", "node_modules", "__pycache__", "target", ".venv", "venv"})
@@ -186,6 +192,7 @@ def credentials_below(path: Path) -> Iterator[Path]:
                 name = entry.name
                 lower = plain_name(name)
                 may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
+                may_be = may_be or _HOLDS_KEYS.fullmatch(lower) is not None
                 goes_on = depth < _SEEN_DEPTH and name not in _NOT_SEARCHED
                 is_link = not may_be and entry.is_symlink()
                 if (may_be and _credential(Path(entry.path))) or (
@@ -211,7 +218,12 @@ def _is_secret_of_home(names: tuple[str, ...]) -> bool:
     for places, secret in ((homes, _OF_HOME), ((own,), _OF_OURS)):
         for place in _names_of(places):
             below = names[len(place) :]
-            if names[: len(place)] == place and any(below[:n] in secret for n in (1, 2, 3, 4)):
+            if names[: len(place)] != place:
+                continue
+            if any(below[:n] in secret for n in (1, 2, 3, 4)):
+                return True
+            is_near = secret is _OF_HOME and 1 < len(below) <= _DEEPEST_KEYS
+            if is_near and below[0][0] == "." and _HOLDS_KEYS.fullmatch(below[-1]):
                 return True
     return False
 

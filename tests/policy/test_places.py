@@ -252,6 +252,25 @@ def test_what_the_sandbox_hides_of_a_home_is_read_and_written_by_asking_alone(
             assert not credential_place((path,)), path
 
 
+@pytest.mark.spec("SEC-3")
+def test_logins_and_keys_in_hidden_directories_of_a_home_are_known_by_their_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    held = (
+        ".local/share/opencode/auth.json", ".pi/agent/auth.json", ".qwen/oauth_creds.json",
+        ".any/token", ".config/any/Access_Token.txt", ".cache/any/api-key", ".any/keys.toml",
+    )  # fmt: skip
+    for name in held:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+        assert credential_place((tmp_path / name,)), name
+    assert set(credentials_below(tmp_path)) == {tmp_path / name for name in held}
+    for name in ("auth.json", "src/auth.json", ".any/settings.json", ".a/b/c/d/auth.json", ".any"):
+        assert not credential_place((tmp_path / name,)), name
+    assert not credential_place((tmp_path.parent / ".any/auth.json",))
+
+
 @pytest.mark.spec("SEC-3", "SEC-9")
 def test_our_own_keys_are_read_by_asking_alone_wherever_our_directory_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
