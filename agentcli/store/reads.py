@@ -54,7 +54,7 @@ MAX_INDEXED_CHARACTERS = 100_000
 LONGEST_NAME = 1_000_000
 _BYTES_OF_VALUE = 64
 MOST_AT_ONCE = 128_000_000
-"""Characters that are read to go on with: far more than any model takes (SEC-13)."""
+"""Characters of messages that are loaded at once: far more than any model takes (SEC-13)."""
 _MOST = 1 << 53  # sums of them fit into what SQLite adds up
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display, line, outcome"
@@ -73,7 +73,7 @@ class _Room:
         if not self.fits(text):
             most = f"{MOST_AT_ONCE // 1_000_000} MB"
             raise PersistenceError(
-                f"this session cannot be continued: it holds more than {most} of messages",
+                f"this session cannot be loaded whole: it holds more than {most} of messages",
                 "read it: agent sessions show ID; or begin another: agent --new",
             )
 
@@ -87,10 +87,10 @@ class _Room:
 def read_session(db: sqlite3.Connection, *, hidden: bool = False) -> LoadedSession:
     """Everything but raw outputs; ``hidden`` includes what a compaction folded away.
 
-    Raises ``PersistenceError`` for more than ``MOST_AT_ONCE`` of messages that are not hidden;
-    what is only for showing is left out beyond it.
+    Raises ``PersistenceError`` for more than ``MOST_AT_ONCE`` of messages; what is only for showing
+    is left out beyond it.
     """
-    get_blob, room = blob_reader(db), _Room() if hidden else _Room(MOST_AT_ONCE)
+    get_blob, room = blob_reader(db), _Room(MOST_AT_ONCE)
     messages = _messages(db, get_blob, room, hidden=hidden)
     return LoadedSession(read_info(db), messages, _notes(db, room), _runs(db, get_blob, room))
 

@@ -479,7 +479,11 @@ def test_many_long_rows_of_a_session_file_are_not_held_together(
     for command, (arg, code) in looks.items():
         done = Measured("sessions", command, arg, env=env, cwd=work).ended()
         assert done.code == code, (command, done.stderr)
-    for args in (("sessions", "fork", session_id), ("run", "--session", session_id, "go")):
+    whole = (
+        ("sessions", "fork", session_id), ("run", "--session", session_id, "go"),
+        ("replay", session_id),
+    )  # fmt: skip
+    for args in whole:
         done = Measured(*args, env=env, cwd=work).ended()
         if table == "message":
             assert done.code == 74 and "holds more than 128 MB" in only_error(done)
