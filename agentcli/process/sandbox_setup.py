@@ -147,15 +147,20 @@ class PrivatePlaces:
 
 
 def make_private(roots: Iterable[Path] = ()) -> PrivatePlaces:
-    """A fresh private directory, in none of ``roots`` if that can be; raises ``OSError``.
+    """A fresh private directory where ``place_for_ours`` says; raises ``OSError``."""
+    return _private_in(place_for_ours(roots))
+
+
+def place_for_ours(roots: Iterable[Path]) -> Path:
+    """A directory for temporary ones of ours, in none of ``roots`` if that can be.
 
     What commands can write there, or move with what it lies in, would be taken for ours.
     """
     roots, usual = tuple(roots), os.path.realpath(tempfile.gettempdir())
     for place in dict.fromkeys((usual, *temporary_places())):
         if not is_below(place, roots) and os.access(place, os.W_OK | os.X_OK):
-            return _private_in(Path(place))
-    return _private_in(Path(usual))
+            return Path(place)
+    return Path(usual)
 
 
 def _private_in(parent: Path) -> PrivatePlaces:

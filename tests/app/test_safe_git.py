@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.app.files.changes import find_changes
 from agentcli.app.files.safe_git import GitBusy, find_git, read_bounded
 from agentcli.domain.errors import ConfigError
 
@@ -43,14 +44,38 @@ def test_content_filters_are_off(project: Path) -> None:
     witness.unlink(missing_ok=True)
     found = find_git(project)
     assert found is not None
-    safe = found.without_filters()
-    assert safe is not None
-    shown = safe.output("diff", "--no-ext-diff", "--no-textconv", limit=10_000)
+    with found.without_filters(project) as safe:
+        assert safe is not None
+        shown = safe.output("diff", "--no-ext-diff", "--no-textconv", limit=10_000)
     assert shown is not None
     assert b"-one\n+two" in shown
     assert not witness.exists()
-    git(project, "config", "filter.x=y.clean", command)
-    assert found.without_filters() is None
+
+
+@pytest.mark.spec("SEC-2")
+def test_a_filter_behind_any_number_of_settings_is_off(project: Path) -> None:
+    witness = project.parent / "witness"
+    (project / ".gitattributes").write_text("*.txt filter=evil\n")
+    with (project / ".git/config").open("a") as config:
+        config.write('[filter "a"]\n' + "\tx = 1\n" * 120_000)
+        config.write(f'[filter "evil"]\n\tclean = "touch {witness}; cat"\n')
+    changed, _ = find_changes(project).files
+    assert "-one\n+two" in changed.text
+    assert not witness.exists()
+
+
+@pytest.mark.spec("SEC-2", "SEC-17")
+def test_what_is_written_into_the_configuration_meanwhile_runs_nothing(project: Path) -> None:
+    witness = project.parent / "witness"
+    (project / ".gitattributes").write_text("*.txt filter=evil\n")
+    found = find_git(project)
+    assert found is not None
+    with found.without_filters(project) as safe:
+        git(project, "config", "filter.evil.clean", f"sh -c 'touch {witness}; cat'")
+        git(project, "config", "core.worktree", "/")
+        assert safe.output("diff", "--name-only", "HEAD", limit=10_000) == b"a.txt\n"
+        assert safe.output("status", "--short", limit=10_000) is not None
+    assert not witness.exists()
 
 
 @pytest.mark.spec("SEC-2", "SEC-13")

@@ -249,12 +249,12 @@ class GitChanges:
         return ChangeSet(self.root, what, tuple(files), tuple(notes), revision)
 
     def _diff(self, between: Sequence[str], inside: Sequence[str]) -> Iterator[ChangedFile]:
-        plain = self.git.without_filters()
-        if plain is None:
-            raise UsageError(
-                "the repository's content filters cannot be switched off safely",
-                "see: git config --get-regexp ^filter",
-            )
+        with self.git.without_filters(self.root) as plain:
+            yield from self._changed(plain, between, inside)
+
+    def _changed(
+        self, plain: SafeGit, between: Sequence[str], inside: Sequence[str]
+    ) -> Iterator[ChangedFile]:
         process = plain.start(*_DIFF, *between, "--", *inside)
         timer = threading.Timer(TIMEOUT_S, process.kill)
         timer.daemon = True

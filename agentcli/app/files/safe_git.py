@@ -1,21 +1,24 @@
 """Asking git about a directory without running any of the repository's code (SEC-2).
 
 Law: git is a program outside the workspace; no file-system monitor, hook, pager, external diff,
-text conversion, content filter or transport of the repository runs. Nothing is written to it but by
-``SafeGit.change``.
+text conversion, content filter or transport of the repository runs, whatever another process writes
+into its configuration meanwhile. Nothing is written to it but by ``SafeGit.change``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -39,6 +42,14 @@ _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _NAMING = ("HEAD", "index", "packed-refs", "refs")
 _MOST_REFERENCES = 200_000
 _FILTERS = ("clean", "smudge", "process")
+_MOST_SETTINGS = 1_000_000
+# what says how files are stored, and names no program
+_HARMLESS = (
+    r"^(core\.(filemode|ignorecase|precomposeunicode|symlinks|autocrlf|eol|bigfilethreshold"
+    r"|checkstat|trustctime|checkroundtripencoding|sparsecheckout|sparsecheckoutcone)"
+    r"|extensions\.(objectformat|partialclone))$"
+)
+_PLAIN_VALUE = re.compile(r"[\w., -]*")
 
 # others may be changing references of the same repository; git would wait for a tenth of a second.
 # Less than TIMEOUT_S: git then says what is in its way
@@ -52,12 +63,13 @@ class GitBusy(ConfigError):
 
 @frozen
 class SafeGit:
-    """Git for one directory."""
+    """Git for one directory; ``barred`` is what others fill."""
 
     program: str
     cwd: Path
-    env: dict[str, str]
+    env: Mapping[str, str]
     options: tuple[str, ...] = _OPTIONS
+    barred: tuple[Path, ...] = ()
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start it with its output in a pipe. Raises ``OSError``."""
@@ -138,13 +150,53 @@ class SafeGit:
             raise kind(f"git {arguments[0]}: {what}", "nothing was changed")
         return out
 
-    def without_filters(self) -> SafeGit | None:
-        """The same with the repository's content filters off; ``None`` when git fails."""
-        listed = self.output(
-            *("config", "--null", "--name-only", "--get-regexp", r"^filter\."),
-            limit=1_000_000,
-            ok=(0, 1),
+    @contextlib.contextmanager
+    def without_filters(self, tree: Path) -> Iterator[SafeGit]:
+        """The same for the working tree ``tree``, without content filters.
+
+        It has a git directory of its own, with the repository's objects and index: of the
+        repository's configuration it knows what names no program, as that was when this began,
+        since another process may write there between two looks of git. Raises ``UsageError``.
+        """
+        with contextlib.ExitStack() as made:
+            plain = None
+            with contextlib.suppress(OSError):
+                plain = self._apart(tree, made)
+            if plain is None:
+                what = f"git cannot read the configuration of {one_line(str(tree))}"
+                raise UsageError(what, "see: git config --list")
+            yield plain
+
+    def _apart(self, tree: Path, made: contextlib.ExitStack) -> SafeGit | None:
+        from agentcli.process.sandbox_setup import place_for_ours
+        from agentcli.process.shell import PREFIX
+
+        settings = self._whole("config", "--null", "--get-regexp", _HARMLESS)
+        head = self._whole("rev-parse", "--verify", "--quiet", "HEAD")
+        own = self._whole("rev-parse", "--absolute-git-dir")
+        common = self._whole("rev-parse", "--path-format=absolute", "--git-common-dir")
+        if settings is None or head is None or not own or not common:
+            return None
+        parent = place_for_ours((tree, self.cwd, *self.barred))
+        directory = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=parent)
+        place = made.enter_context(directory)
+        git, shared = (os.fsdecode(each).removesuffix("\n") for each in (own, common))
+        _make_directory(Path(place), Path(git), Path(shared), settings, head)
+        plain = replace(
+            self,
+            options=(*self.options, f"--git-dir={place}", f"--work-tree={tree}"),
+            env={
+                "GIT_INDEX_FILE": f"{git}/index",
+                **self.env,
+                "GIT_OBJECT_DIRECTORY": f"{shared}/objects",
+            },
         )
+        off = plain._filters_off()  # noqa: SLF001 - another one of this class
+        return None if off is None else replace(plain, options=(*plain.options, *off))
+
+    def _filters_off(self) -> tuple[str, ...] | None:
+        """The options that switch the user's own filters off; ``None`` where that cannot be."""
+        listed = self._whole("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
         if listed is None:
             return None
         names = {
@@ -156,8 +208,31 @@ class SafeGit:
             return None
         off = [f"filter.{name}.{what}=" for name in sorted(names) for what in _FILTERS]
         off += [f"filter.{name}.required=false" for name in sorted(names)]
-        more = (word for setting in off for word in ("-c", setting))
-        return SafeGit(self.program, self.cwd, self.env, (*self.options, *more))
+        return tuple(word for setting in off for word in ("-c", setting))
+
+    def _whole(self, *arguments: str) -> bytes | None:
+        """What it prints, all of it; ``None`` when it fails or says too much."""
+        said = self.output(*arguments, limit=_MOST_SETTINGS, ok=(0, 1))
+        return None if said is None or len(said) >= _MOST_SETTINGS else said
+
+
+def _make_directory(place: Path, own: Path, common: Path, settings: bytes, head: bytes) -> None:
+    """Make ``place`` a git directory in the place of ``own``, as gitrepository-layout(5) says."""
+    lines = ["[core]", "repositoryformatversion = 1", "bare = false", "splitIndex = false"]
+    for each in filter(None, os.fsdecode(settings).split("\0")):
+        key, has_value, value = each.partition("\n")
+        section, _, name = key.partition(".")
+        if _PLAIN_VALUE.fullmatch(value):
+            lines += [f"[{section}]", f"{name} = {value}" if has_value else name]
+    (place / "config").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (place / "HEAD").write_bytes(head or b"ref: refs/heads/main\n")
+    for name in ("objects", "refs", "info"):
+        (place / name).mkdir()
+    for name in ("exclude", "attributes"):
+        (place / "info" / name).symlink_to(common / "info" / name)
+    (place / "info/sparse-checkout").symlink_to(own / "info/sparse-checkout")
+    for part in own.glob("sharedindex.*"):
+        (place / part.name).symlink_to(part)
 
 
 def _output_of(
@@ -239,7 +314,7 @@ def refuse_references_elsewhere(git: SafeGit) -> None:
 
 def find_git(cwd: Path) -> SafeGit | None:
     """Git on PATH, unless it lies in the repository of ``cwd``."""
-    barred = filled_by_others(cwd)
+    barred = tuple(filled_by_others(cwd))
     places = [
         place
         for place in os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -253,4 +328,4 @@ def find_git(cwd: Path) -> SafeGit | None:
     env = {name: os.environ[name] for name in _KEPT if name in os.environ}
     env |= {"PATH": path, "LC_ALL": "C", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
     env["GIT_ALLOW_PROTOCOL"] = "none"  # unlike protocol.allow, whatever the repository allows
-    return SafeGit(program, cwd, env)
+    return SafeGit(program, cwd, env, barred=barred)

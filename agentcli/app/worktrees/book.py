@@ -375,11 +375,6 @@ class Worktrees:
             made_branch=made_branch or not earlier,
             created_at=round(time.time(), 3),
         )
-        plain = git.without_filters()
-        if plain is None:
-            raise ConfigError(
-                f"git cannot read the configuration of {repository.top}", "see: git config --list"
-            )
         self._write(tree)
         try:
             ensure_dir(path.parent)
@@ -387,18 +382,20 @@ class Worktrees:
             add = ("worktree", "add", "--quiet", "--no-checkout", "--lock")
             self._clear_half_made(tree)
             with self._alone(tree) as handle:
-                plain.change(
+                git.change(
                     *(*add, "--reason", _reason(tree), *start),
                     keep_open=(lock.handle, handle),
                     timeout_s=GIT_TIMEOUT_S,
                 )
             tree = replace(tree, admin=named_by(path / ".git"))
-            by_directory(plain, tree.admin or repository.common, path).change(
-                *("reset", "--quiet", "--hard", "--no-recurse-submodules"),
-                timeout_s=GIT_TIMEOUT_S,
-                keep_open=(lock.handle,),
-                stopped=stopped,
-            )
+            own = by_directory(git, tree.admin or repository.common, path)
+            with own.without_filters(path) as plain:
+                plain.change(
+                    *("reset", "--quiet", "--hard", "--no-recurse-submodules"),
+                    timeout_s=GIT_TIMEOUT_S,
+                    keep_open=(lock.handle,),
+                    stopped=stopped,
+                )
             copied = copy_included(repository, path)
             _go_on(stopped)
             tree = replace(tree, step=READY)
@@ -406,8 +403,7 @@ class Worktrees:
         except BaseException:
             self._discard(tree)
             raise
-        filters = plain.options[len(git.options) :]
-        return tree, (*repository.notices, *about_filters(filters, path), *copied)
+        return tree, (*repository.notices, *about_filters(path), *copied)
 
     # --- end -------------------------------------------------------------------------------
 

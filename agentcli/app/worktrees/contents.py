@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 
 from agentcli.app.files.safe_git import SafeGit
 from agentcli.app.worktrees.repository import Repository, Worktree, by_directory, commit_of
-from agentcli.domain.errors import AgentError
+from agentcli.domain.clean import one_line
+from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.files import read_start, small_file
 from agentcli.domain.values import frozen
 from agentcli.domain.worktrees import common_of_worktree
@@ -24,6 +25,7 @@ MAX_COPIED_FILES = 10_000
 MAX_COPIED_BYTES = 500_000_000
 _MAX_INCLUDE_BYTES = 100_000
 _MAX_OUTPUT = 20_000_000
+_MAX_NAMED_CHARS = 200
 MAX_COMMITS = 1_000
 # what git leaves in a worktree's own directory while it is in the middle of something
 _UNFINISHED = {
@@ -82,18 +84,16 @@ def look(git: SafeGit, tree: Worktree) -> TreeState:
     admin = tree.admin
     if admin is None or not is_linked(tree):
         return TreeState(problem="it is no worktree of its repository any more")
-    own = by_directory(git, admin, tree.path).without_filters()
-    listed = (
-        None
-        if own is None
-        else own.output(
+    own = by_directory(git, admin, tree.path)
+    listed = None
+    with contextlib.suppress(UsageError), own.without_filters(tree.path) as plain:
+        listed = plain.output(
             *("status", "--porcelain=v1", "-z", "--untracked-files=normal", "--no-renames"),
             "--ignore-submodules=dirty",
             limit=_MAX_OUTPUT,
             timeout_s=GIT_TIMEOUT_S,
         )
-    )
-    if own is None or listed is None or len(listed) >= _MAX_OUTPUT:
+    if listed is None or len(listed) >= _MAX_OUTPUT:
         return TreeState(problem="git cannot say what is in it")
     entries = [entry for entry in listed.split(b"\0") if entry]
     untracked = sum(entry.startswith(b"??") for entry in entries)
@@ -137,15 +137,15 @@ def first_bytes(path: Path) -> str:
     return os.fsdecode(small_file(path)).strip()
 
 
-def about_filters(options: Sequence[str], path: Path) -> tuple[str, ...]:
+def about_filters(path: Path) -> tuple[str, ...]:
     """What the files of git's content filters, as of LFS, are like in the worktree at ``path``."""
-    names = {each[7:].rpartition(".")[0] for each in options if each.startswith("filter.")}
     text = small_file(path / ".gitattributes", _MAX_INCLUDE_BYTES).decode("utf-8", "replace")
-    used = sorted(name for name in names if re.search(rf"filter={re.escape(name)}(\s|$)", text))
+    used = sorted(set(re.findall(r"\sfilter=(\S+)", text)))
     if not used:
         return ()
     how = "; for LFS: git lfs pull" if "lfs" in used else ""
-    what = f"files of the filter {', '.join(used)} are as git stores them{how}"
+    named = one_line(", ".join(used), _MAX_NAMED_CHARS)
+    what = f"files of the filter {named} are as git stores them{how}"
     return (f"filters do not run in a new worktree: {what}",)
 
 

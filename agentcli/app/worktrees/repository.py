@@ -8,6 +8,7 @@ import re
 import stat
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from agentcli.app.files.safe_git import SafeGit, find_git, refuse_references_elsewhere
@@ -92,7 +93,7 @@ def repository_at(cwd: Path) -> Repository:
         notices.append(f"the worktree is one of the submodule {top}, not of the project around it")
     elif (top / ".gitmodules").is_file():
         notices.append("submodules are empty in the worktree: git submodule update --init")
-    at_top = SafeGit(git.program, top, git.env, git.options)
+    at_top = replace(git, cwd=top)
     real, head = Path(os.path.realpath(common)), commit_of(git, "HEAD")
     return Repository(at_top, real, top, PurePosixPath(below), head, tuple(notices))
 
@@ -138,7 +139,7 @@ def by_directory(git: SafeGit, directory: Path, tree: Path | None = None) -> Saf
     options = (*git.options, f"--git-dir={directory}")
     if tree is not None:
         options += (f"--work-tree={tree}",)
-    return SafeGit(git.program, tree or directory, git.env, options)
+    return replace(git, cwd=tree or directory, options=options)
 
 
 def commit_of(git: SafeGit, name: str) -> str:

@@ -27,11 +27,9 @@ def changes(cwd: Path, paths: Sequence[str]) -> tuple[str, list[str]]:
     """The diff to the last commit, and new files. Blocks. Raises ``AgentError``."""
     repository = open_repository(cwd)
     git = replace(repository.git, cwd=cwd)
-    plain = git.without_filters()
-    if plain is None:
-        raise AgentError("the repository's content filters cannot be switched off safely")
     base = repository.commit("HEAD") or repository.nothing()
-    diff = plain.output(*_DIFF, base, "--", *paths, limit=MAX_BYTES)
+    with git.without_filters(repository.root) as plain:
+        diff = plain.output(*_DIFF, base, "--", *paths, limit=MAX_BYTES)
     if diff is None:
         raise AgentError("git could not list the changes", "try: git diff")
     new = git.output(
