@@ -1,8 +1,8 @@
 """What a yes may grant beyond the one call: this very call again, or its like (UI-7).
 
 Laws: a grant is offered only where it would answer the question; its text is the rule as it would
-be written. A prefix is offered for programs whose words say what they do; never for those that run
-what their words name (interpreters, shells, wrappers), nor for what destroys.
+be written. A prefix is offered for programs that are known to do what their words say; never for
+those that run what these name (interpreters, shells, wrappers), for what destroys, or is not known.
 """
 
 from __future__ import annotations
@@ -26,58 +26,23 @@ from agentcli.policy.decision import (
 )
 from agentcli.policy.judge import judge, subject_of
 from agentcli.policy.places import protected_place
+from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION
 
 _LONGEST_WRITTEN = 500
 _BELOW = "**"  # no rule means one file of this name alone
 _ANY_PATTERN = re.compile(r"[*?\[\]]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-# they run what their words name, reach out, or destroy: each of their calls is a case of its own
-_NO_PREFIX = frozenset(
-    {
-        # interpreters and shells
-        "python", "pypy", "ipython", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua",
-        "Rscript", "R", "julia", "java", "scala", "groovy", "awk", "gawk", "mawk", "nawk", "tclsh",
-        "osascript", "powershell", "pwsh", "sh", "bash", "dash", "ash", "rbash", "zsh", "ksh",
-        "mksh", "yash", "fish", "csh", "tcsh", "sed", "ed", "ex", "vi", "vim", "nvim", "emacs",
-        "sqlite3", "psql", "mysql", "gdb", "lldb", "guile", "racket", "ghci", "erl", "elixir",
-        "iex", "swift", "tsx", "ts-node", "expect", "jshell", "irb", "source", ".", "eval",
-        # wrappers
-        "env", "sudo", "doas", "su", "runuser", "pkexec", "xargs", "gxargs", "parallel", "find",
-        "gfind", "fd", "fdfind", "timeout", "time", "nice", "ionice", "nohup", "setsid", "stdbuf",
-        "exec", "command", "builtin", "coproc", "busybox", "toybox", "chroot", "unshare",
-        "nsenter", "systemd-run", "script", "strace", "ltrace", "flock", "watch", "entr", "ssh",
-        "chrt", "taskset", "setpriv", "valgrind", "firejail", "xvfb-run", "dbus-run-session",
-        "fakeroot", "unbuffer", "rlwrap", "trap", "alias", "export", "declare", "set", "unset",
-        "cd", "hash", "enable", "printf", "read", "mapfile", "readarray", "getopts", "let", "wait",
-        "ulimit", "umask", "pushd", "popd", "shopt", "bind", "complete", "history", "fc", "local",
-        "readonly", "typeset", "test", "kill", "jobs", "disown", "suspend", "return", "exit",
-        "crontab", "at", "batch", "tmux", "screen", "npx", "pnpx", "bunx",
-        "uvx", "pipx", "corepack", "direnv", "nix", "nix-shell", "just", "hyperfine", "perf",
-        "watchexec", "nodemon", "concurrently", "dotenv", "envchain", "chronic", "daemonize",
-        "start-stop-daemon", "bwrap", "proot", "runcon", "sg", "newgrp", "mpirun",
-        "mpiexec", "srun", "torchrun", "accelerate", "rr", "m4", "dc", "gnuplot", "octave", "less",
-        "more", "man", "cmake", "rails", "flask", "coverage", "ocaml", "clojure", "clj",
-        "sbcl", "scheme", "kotlin", "zig", "nim", "crystal", "artisan", "invoke", "fab",
-        "pipenv", "pdm", "rye", "conda", "mamba", "micromamba", "mise", "asdf", "rtx", "pyenv",
-        "rbenv", "nodenv", "goenv", "volta", "fnm", "nvm", "rustup", "hatch", "op", "doppler",
-        "chamber", "aws-vault", "vagrant", "bazel", "bazelisk", "sbt", "lein", "mill", "dart",
-        "flutter", "lerna", "wasmtime", "wasmer", "heroku", "fly", "flyctl", "hg", "svn", "jj",
-        "sl", "bzr", "fossil", "rg", "fzf", "bat", "batcat", "ack", "tig", "sort", "mongosh",
-        "mongo", "redis-cli", "duckdb", "mycli", "pgcli", "clickhouse", "clickhouse-client",
-        "ffmpeg",
-        # what destroys, and what sends away or brings in
-        "rm", "rmdir", "unlink", "shred", "dd", "mkfs", "fdisk", "parted", "wipefs", "truncate",
-        "mv", "cp", "ln", "install", "rsync", "chmod", "chown", "chgrp", "chattr", "setfacl",
-        "tee", "pkill", "killall", "reboot", "shutdown", "halt", "systemctl", "service",
-        "mount", "umount", "passwd", "useradd", "usermod", "visudo", "curl", "wget", "nc", "ncat",
-        "netcat", "socat", "scp", "sftp", "ftp", "telnet", "aws", "gcloud", "az", "terraform",
-        "ansible", "ansible-playbook", "helm", "apt", "apt-get", "dnf", "yum", "pacman", "brew",
-        "snap", "gpg", "openssl", "security", "tar", "unzip", "zip", "split", "patch",
-        "rimraf", "trash", "dropdb", "rclone", "restic", "gsutil", "s3cmd", "mail", "sendmail",
-        "pulumi", "tofu", "terragrunt", "cdk", "sam", "serverless", "vercel", "netlify", "wrangler",
-        "firebase", "doctl", "http", "https", "xh", "aria2c", "lynx", "ssh-keygen", "ssh-add",
-    }
-)  # fmt: skip
+# checks, tests and reads whose words say what they do, whichever follow
+_SAY = HARMLESS_WITH_ANY_OPTION | {
+    "actionlint", "bandit", "basedpyright", "biome", "black", "clang-format", "clang-tidy", "cloc",
+    "cmp", "codespell", "comm", "cppcheck", "ctest", "diff", "esbuild", "eslint", "flake8", "gofmt",
+    "goimports", "golangci-lint", "hadolint", "isort", "jest", "jq", "ktlint", "markdownlint",
+    "mkdir", "mocha", "mypy", "oxlint", "phpstan", "phpunit", "prettier", "psalm", "py.test",
+    "pycodestyle", "pydocstyle", "pyflakes", "pylint", "pyright", "pytest", "rollup", "rspec",
+    "rubocop", "ruff", "rustfmt", "scc", "shellcheck", "shfmt", "sphinx-build", "staticcheck",
+    "stylelint", "swiftformat", "swiftlint", "tokei", "touch", "tsc", "tsup", "ty", "vitest",
+    "vue-tsc", "vulture", "webpack", "yamllint",
+}  # fmt: skip
 # programs whose first word says what they do -> the words that may stand there (empty: any name)
 _WITH_WORD: dict[str, frozenset[str]] = {
     "git": frozenset({"add", "blame", "cherry-pick", "commit", "describe", "diff", "log", "merge",
@@ -99,6 +64,11 @@ _WITH_WORD: dict[str, frozenset[str]] = {
     "dotnet": frozenset({"build", "format", "test"}),
     "composer": frozenset({"audit", "check", "outdated", "show", "validate"}),
     "bundle": frozenset({"audit", "check", "list", "outdated", "show"}),
+    "docker-compose": frozenset({"config", "images", "logs", "ps", "version"}),
+    "gradle": frozenset({"assemble", "build", "check", "test"}),
+    "mix": frozenset({"compile", "credo", "format", "test"}),
+    "next": frozenset({"build", "lint"}), "vite": frozenset({"build"}),
+    "playwright": frozenset({"test"}),
     "make": frozenset(), "gmake": frozenset(), "ninja": frozenset(), "rake": frozenset(),
     "gulp": frozenset(), "grunt": frozenset(), "turbo": frozenset(), "nx": frozenset(),
 }  # fmt: skip
@@ -216,11 +186,9 @@ def _prefix(command: SimpleCommand) -> str:
         return _of_module(words) if rest[:1] == ["-m"] else ""
     if rest[:1] == [_RUNS_NAMED.get(name)]:
         return _of_module(words)
-    if name in _NO_PREFIX or name.rstrip("0123456789.") in _NO_PREFIX:
-        return ""
     known = _WITH_WORD.get(name)
     if known is None:
-        return "" if not _RUN_WORDS.isdisjoint(rest) else name
+        return name if name in _SAY else ""
     is_known = bool(rest) and (rest[0] in known if known else bool(_NAME.fullmatch(rest[0])))
     # of a script its name says what it does
     said = words[: 3 if is_known and rest[0] in _RUN_WORDS else 2]

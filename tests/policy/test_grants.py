@@ -136,9 +136,14 @@ def test_only_a_rule_that_stays_this_very_text_is_written_down(rule: Rule, writt
 
 @pytest.mark.spec("UI-7", "SEC-4")
 @pytest.mark.parametrize(
-    "text", ["pipenv install", "mise exec -- x", "conda run x", "hyperfine ls", "tool run x"]
-)
-def test_no_prefix_is_offered_of_what_runs_other_programs(text: str, tmp_path: Path) -> None:
+    "text",
+    ["pipenv install", "mise exec -- x", "conda run x", "hyperfine ls", "tool run x",
+     "cross-env A=1 node x.js", "ccache gcc x.c", "chpst -u x ls", "docker-compose up", "gtimeout 5 ls",
+     "raku x", "jruby x", "luajit x", "srm -rf x", "mvn exec:exec", "gradle run", "gcc x.c", "new-tool x"],
+)  # fmt: skip
+def test_no_prefix_is_offered_of_what_runs_other_programs_or_is_not_known(
+    text: str, tmp_path: Path
+) -> None:
     assert offered(tmp_path, text) == [f"bash({text})"]
 
 
