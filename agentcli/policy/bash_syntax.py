@@ -46,12 +46,28 @@ _KEYWORDS = frozenset(
 )  # fmt: skip
 _RUNS_OTHERS = frozenset(
     {
-        "bash", "builtin", "busybox", "chroot", "command", "dash", "doas", "env", "eval", "exec",
-        "find", "flock", "ionice", "ksh", "nice", "nohup", "nsenter", "parallel", "script",
-        "setsid", "sh", "ssh", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset",
-        "timeout", "trap", "unshare", "watch", "xargs", "zsh",
+        "bash", "builtin", "bunx", "busybox", "bwrap", "capsh", "ccache", "chroot", "command",
+        "concurrently", "cpulimit", "cross-env", "cross-env-shell", "dash", "distcc", "doas",
+        "dotenv", "env", "envchain", "eval", "exec", "find", "firejail", "flock", "gdb",
+        "hyperfine", "ionice", "ksh", "lima", "mpiexec", "mpirun", "nice", "nodemon", "nohup",
+        "npx", "nsenter", "nsjail", "parallel", "pnpx", "proot", "runcon", "sccache", "screen",
+        "script", "setsid", "sg", "sh", "softlimit", "srun", "ssh", "ssh-agent", "sshpass",
+        "start-stop-daemon", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset",
+        "timeout", "tmux", "trap", "unshare", "uvx", "watch", "watchexec", "wsl", "xargs", "zsh",
     }
 )  # fmt: skip
+# programs that do so behind such a word
+_RUNNERS = {
+    name: frozenset(words.split())
+    for names, words in (
+        ("uv poetry pdm rye hatch pipenv pipx conda mamba micromamba toolbox op doppler", "run"),
+        ("npm pnpm yarn bun bundle rbenv pyenv nodenv mise asdf direnv", "exec dlx x"),
+        ("docker podman nerdctl docker-compose apptainer singularity", "exec run"),
+        ("aws-vault chamber kubectl multipass", "exec"),
+        ("perf", "record stat trace"),
+    )
+    for name in names.split()
+}
 _MAX_INNER = 100
 MAX_TOKENS = 1_500
 _EXPANDING = LazyPattern(r"[$`\\]")
@@ -387,9 +403,13 @@ def _commands_in(words: list[str], most: int | None = None) -> Iterator[list[str
     if start == len(words):
         return
     yield from _named(words[start : start + most])
-    if words[start].rpartition("/")[2] in _RUNS_OTHERS:
-        for inner in range(start + 1, min(len(words), start + _MAX_INNER)):
-            yield from _named(words[inner : inner + most])
+    name = words[start].rpartition("/")[2]
+    end = min(len(words), start + _MAX_INNER)
+    behind = _RUNNERS.get(name, frozenset())
+    says = (at for at in range(start + 1, end) if words[at] in behind)
+    first = start if name in _RUNS_OTHERS else next(says, end)
+    for inner in range(first + 1, end):
+        yield from _named(words[inner : inner + most])
 
 
 def _named(words: list[str]) -> Iterator[list[str]]:

@@ -67,6 +67,17 @@ _ARGV_WRAPPERS: dict[str, _Options] = {
         assigns=True,
     ),
     "doas": _options("-L -n -s", "-a -C -u"),
+    "pkexec": _options("--disable-internal-agent --keep-cwd", "--user -u"),
+    "chpst": _options("-v -P -0 -1 -2", "-u -U -b -e -/ -C -n -l -L -m -d -o -p -f -c -r -t"),
+    "setuidgid": _options(operands=1),
+    "s6-setuidgid": _options(operands=1),
+    "chronic": _options("-v -e"),
+    "dumb-init": _options("-c -v --single-child --verbose", "-r --rewrite"),
+    "tini": _options("-s -w -v -g", "-p -e"),
+    "proxychains": _options("-q", "-f"),
+    "proxychains4": _options("-q", "-f"),
+    "torsocks": _options("-i -q --isolate --quiet", "-a -P -u -p"),
+    "systemd-inhibit": _options("", "--what --who --why --mode"),
     "env": _options(
         "-i -0 -v - --ignore-environment --null --debug --block-signal --default-signal"
         " --ignore-signal --list-signal-handling",

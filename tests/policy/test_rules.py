@@ -220,6 +220,11 @@ def test_a_rule_for_one_command_covers_the_same_act_and_no_other(
         "git submodule foreach 'rm x'", "git -C a submodule foreach --recursive rm x",
         "git bisect run rm x", "git -c alias.a='!rm x' a", "git -c core.pager='rm x' log",
         "git difftool -x 'rm x'", "git grep -O'rm x' a", "git filter-branch --tree-filter 'rm x' a",
+        "pkexec --user root rm x", "chpst -u a:b rm x", "chronic rm x", "perf stat -d rm x",
+        "uv run --with a rm x", "poetry run rm x", "npm exec -- rm x", "pnpm exec rm x",
+        "hatch run a:rm; hatch run rm x", "conda run -n a rm x", "docker run -v .:/w a rm x",
+        "docker compose exec a rm x", "hyperfine 'rm x'", "cross-env A=b rm x", "ccache rm x",
+        "mise x -- rm x",
     ],
 )  # fmt: skip
 def test_a_deny_pattern_covers_any_part_and_looks_through_wrappers(command: str) -> None:
@@ -250,8 +255,10 @@ def test_a_deny_pattern_of_git_sees_behind_the_options_of_git_itself() -> None:
 
 @pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize(
-    "command", ["echo rm x", "git rm x", "grep 'rm x' file", "rmdir x", "ls rm", "farm x"]
-)
+    "command",
+    ["echo rm x", "git rm x", "grep 'rm x' file", "rmdir x", "ls rm", "farm x", "npm rm x",
+     "docker rm x", "docker run --rm x", "uv pip rm x", "echo run rm x", "npm run rm x"],
+)  # fmt: skip
 def test_a_deny_pattern_leaves_what_only_speaks_of_it(command: str) -> None:
     assert not touches(parse_rule("bash(rm *)"), bash(command))
 
