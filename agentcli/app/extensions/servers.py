@@ -2,11 +2,12 @@
 
 Law (MCP-3): of a repository only what the user trusts, as it was then: its servers are a part of
 what the trust question shows, word for word, and of the fingerprint that a yes is given for. Of
-one name the first holds: the command line, this project in the user's home, the user's settings,
-``.mcp.json``, plugins; so a rule for a server of the user's frees none of a repository's. Servers
-of projects and what is switched off stand in ``mcp.json`` of the configuration directory. What a
-directory holds that nobody trusts decides not what runs: no server starts there unless it says
-``cwd``; what it names by a path is still what the user has named (SEC-1).
+one name the first holds, also one that cannot be used: the command line, this project in the user's
+home, the user's settings, ``.mcp.json``, plugins; so a rule for a server of the user's frees none
+of a repository's. Servers of projects and what is switched off stand in ``mcp.json`` of the
+configuration directory. What a directory holds that nobody trusts decides not what runs: no server
+starts there unless it says ``cwd``; what it names by a path is still what the user has named
+(SEC-1).
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ def find_servers(
     root = project_root(cwd)
     notices: list[str] = []
     found: dict[str, McpServer] = {}
+    named: dict[str, str] = {}  # where each name stands first
     book = _read_book(settings.paths, notices)
     places = list(_of_start(settings, cwd, given))
     if not is_strict:
@@ -78,12 +80,17 @@ def find_servers(
         notices += lines
         for each in servers:
             server = each if place.cwd or each.cwd else _at_home(each, settings, place)
-            near = found.setdefault(called(server.name), server)
-            if server.mark != near.mark:
+            name = called(server.name)
+            near = found.get(name)
+            if near is None and name not in named:
+                found[name] = server
+            elif near is None or server.mark != near.mark:
+                first = near.source if near else named[name]
                 notices.append(
-                    f"the MCP server {server.name} of {place.source} is hidden by that of"
-                    f" {near.source}"
+                    f"the MCP server {server.name} of {place.source} is hidden by that of {first}"
                 )
+        for name in map(called, document):
+            named.setdefault(name, place.source)
     off = _texts(_of_project(book, root).get("off"))
     in_force = tuple(_off(each) if each.name in off else each for each in found.values())
     return ConfiguredServers(in_force, tuple(notices))

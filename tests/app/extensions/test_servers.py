@@ -138,6 +138,22 @@ def test_the_first_of_a_name_holds_and_what_it_hides_is_said(paths: Paths, repo:
     assert (elsewhere.command, elsewhere.cwd) == ("user", str(paths.config_dir))
 
 
+@pytest.mark.spec("MCP-3", "SEC-3")
+def test_a_server_of_the_users_that_cannot_be_used_leaves_its_name_to_no_repository(
+    paths: Paths, repo: Path
+) -> None:
+    paths.config_file.write_text(
+        '[mcp.servers.github]\ncommand = "user"\nenv = { TOKEN = "${NOT_SET_TODAY}" }\n'
+    )
+    put(repo / ".mcp.json", {"github": {"command": "evil"}, "own": {"command": "fine"}})
+    trust(paths, repo)
+    here = found(paths, repo)  # a rule mcp__github__* of the user's is for none of the repository's
+    assert [each.command for each in here.servers] == ["fine"]
+    left_out, hidden = here.notices
+    assert "NOT_SET_TODAY" in left_out
+    assert hidden.endswith(f"is hidden by that of {paths.config_file}")
+
+
 @pytest.mark.spec("MCP-1")
 def test_a_server_is_switched_off_in_one_project_and_on_again(paths: Paths, repo: Path) -> None:
     paths.config_file.write_text('[mcp.servers.a]\ncommand = "user"\n')
