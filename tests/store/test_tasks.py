@@ -184,6 +184,17 @@ def test_a_schedule_and_the_run_that_it_starts_are_one_commit(path: Path) -> Non
     in_session(path, body)
 
 
+@pytest.mark.spec("SEC-16")
+def test_times_of_a_schedule_that_are_no_text_in_the_file_are_read_as_text(path: Path) -> None:
+    async def body(store: SqliteStore, tasks: TaskStore) -> None:
+        await tasks.put_schedule(PLAN, 5.0)
+
+    in_session(path, body)
+    change(path, "UPDATE schedule SET cron_expression = x'2a202a'")
+    _, (plan,) = read_registry(path)
+    assert plan.cron_expression == "* *"
+
+
 @pytest.mark.spec("BG-7")
 def test_a_copy_of_a_session_leaves_runs_and_schedules_to_the_original(path: Path) -> None:
     files = SessionFiles(path.parent, path.parent.parent / "catalogue.db")
