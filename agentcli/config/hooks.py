@@ -551,7 +551,7 @@ def _split(command: str) -> list[str]:
 
 def _words(command: str, depth: int = 3) -> Iterator[tuple[str, bool]]:
     """The words of a command line, and whether each is run, or given to what runs it."""
-    words = _split(_GLUED_MODULE.sub("-m ", command))
+    words = filter(None, _split(_GLUED_MODULE.sub("-m ", command)))  # an empty one names nothing
     is_next, is_given, is_target, runs_module = True, False, False, False
     for word in words:
         if depth and any(mark in word for mark in _MARKS):

@@ -129,6 +129,7 @@ def test_a_guard_that_is_written_wrongly_is_refused_not_left_out(
         ("${CLAUDE_PROJECT_DIR:-.}/n.sh", ["n.sh"]),
         ("git commit -m done", []),
         ("prettier --write README.md", []),
+        ("trap '' INT; sed -i '' x.txt && bash '' n.sh", ["n.sh"]),
     ],
 )
 def test_the_scripts_that_a_hook_runs_are_known(
