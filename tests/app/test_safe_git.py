@@ -11,7 +11,7 @@ import pytest
 
 from agentcli.app.files.changes import find_changes
 from agentcli.app.files.safe_git import GitBusy, find_git, read_bounded
-from agentcli.domain.errors import ConfigError
+from agentcli.domain.errors import ConfigError, UsageError
 
 
 def git(cwd: Path, *arguments: str) -> None:
@@ -62,6 +62,17 @@ def test_a_filter_behind_any_number_of_settings_is_off(project: Path) -> None:
     changed, _ = find_changes(project).files
     assert "-one\n+two" in changed.text
     assert not witness.exists()
+
+
+@pytest.mark.spec("SEC-2")
+def test_hooks_of_the_configuration_are_off(project: Path) -> None:
+    git(project, "config", "hook.any name.event", "post-checkout")
+    git(project, "config", "hook.any name.command", "false")
+    found = find_git(project)
+    assert found is not None and "hook.any name.enabled=false" in found.without_hooks().options
+    git(project, "config", "hook.x=y.command", "false")
+    with pytest.raises(UsageError, match="cannot read the configuration"):
+        found.without_hooks()
 
 
 @pytest.mark.spec("SEC-2", "SEC-17")

@@ -328,6 +328,39 @@ def test_nothing_of_the_repository_runs(trees: Worktrees, root: Path, tmp_path: 
     assert not witness.exists()
 
 
+@pytest.mark.spec("SEC-2")
+@pytest.mark.parametrize("condition", ["gitdir:**/worktrees/**", "onbranch:agent/**"])
+def test_nor_what_it_names_for_worktrees_alone(
+    trees: Worktrees, root: Path, tmp_path: Path, condition: str
+) -> None:
+    witness = tmp_path / "witness"
+    (root / ".gitattributes").write_text("*.txt filter=evil\n")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "attributes")
+    run = f"command = touch {witness}\n"
+    text = f'[filter "evil"]\nsmudge = touch {witness}; cat\nclean = touch {witness}; cat\n'
+    for event in ("post-checkout", "post-index-change", "reference-transaction"):
+        text += f'[hook "of {event}"]\nevent = {event}\n{run}'  # Git 2.54
+    (root / ".git/more").write_text(text)
+    git(root, "config", f"includeIf.{condition}.path", "more")
+    stay = enter(trees, root)
+    assert trees.leave(stay) is None
+    assert not witness.exists()
+
+
+@pytest.mark.spec("SEC-2")
+def test_nor_a_hook_that_its_configuration_names(
+    trees: Worktrees, root: Path, tmp_path: Path
+) -> None:
+    witness = tmp_path / "witness"
+    for event in ("post-checkout", "post-index-change", "reference-transaction"):
+        git(root, "config", f"hook.of {event}.event", event)  # Git 2.54
+        git(root, "config", f"hook.of {event}.command", f"touch {witness}")
+    witness.unlink(missing_ok=True)
+    assert trees.leave(enter(trees, root)) is None
+    assert not witness.exists()
+
+
 def test_what_may_not_be_written_can_be_removed(trees: Worktrees, root: Path) -> None:
     stay = enter(trees, root)
     locked = stay.directory / "out/locked"

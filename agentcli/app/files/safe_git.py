@@ -41,7 +41,7 @@ _OPTIONS = (
 _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _NAMING = ("HEAD", "index", "packed-refs", "refs")
 _MOST_REFERENCES = 200_000
-_FILTERS = ("clean", "smudge", "process")
+_OFF = {"filter": ("clean=", "smudge=", "process=", "required=false"), "hook": ("enabled=false",)}
 _MOST_SETTINGS = 1_000_000
 # what says how files are stored, and names no program
 _HARMLESS = (
@@ -162,10 +162,14 @@ class SafeGit:
             plain = None
             with contextlib.suppress(OSError):
                 plain = self._apart(tree, made)
-            if plain is None:
-                what = f"git cannot read the configuration of {one_line(str(tree))}"
-                raise UsageError(what, "see: git config --list")
-            yield plain
+            yield _known(plain, tree)
+
+    def without_hooks(self) -> SafeGit:
+        """The same without the hooks that its configuration names (Git 2.54).
+
+        Raises ``UsageError``.
+        """
+        return _known(self._without("hook"), self.cwd)
 
     def _apart(self, tree: Path, made: contextlib.ExitStack) -> SafeGit | None:
         from agentcli.process.sandbox_setup import place_for_ours
@@ -191,29 +195,35 @@ class SafeGit:
                 "GIT_OBJECT_DIRECTORY": f"{shared}/objects",
             },
         )
-        off = plain._filters_off()  # noqa: SLF001 - another one of this class
-        return None if off is None else replace(plain, options=(*plain.options, *off))
+        return plain._without("filter|hook")  # noqa: SLF001 - another one of this class
 
-    def _filters_off(self) -> tuple[str, ...] | None:
-        """The options that switch the user's own filters off; ``None`` where that cannot be."""
-        listed = self._whole("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
+    def _without(self, kinds: str) -> SafeGit | None:
+        """With those of ``_OFF`` off that the configuration names; ``None`` where that cannot be.
+
+        What counts is what holds in this very place: some of it may be for certain places alone.
+        """
+        listed = self._whole("config", "--null", "--name-only", "--get-regexp", rf"^({kinds})\.")
         if listed is None:
             return None
-        names = {
-            key.split(".", 1)[1].rpartition(".")[0]
-            for key in os.fsdecode(listed).split("\0")
-            if key.count(".") > 1
-        }
+        keys = os.fsdecode(listed).split("\0")
+        names = sorted({key.rpartition(".")[0] for key in keys if key.count(".") > 1})
         if any("=" in name for name in names):  # cannot be named on the command line
             return None
-        off = [f"filter.{name}.{what}=" for name in sorted(names) for what in _FILTERS]
-        off += [f"filter.{name}.required=false" for name in sorted(names)]
-        return tuple(word for setting in off for word in ("-c", setting))
+        off = (f"{name}.{what}" for name in names for what in _OFF[name.partition(".")[0]])
+        more = (word for setting in off for word in ("-c", setting))
+        return replace(self, options=(*self.options, *more))
 
     def _whole(self, *arguments: str) -> bytes | None:
         """What it prints, all of it; ``None`` when it fails or says too much."""
         said = self.output(*arguments, limit=_MOST_SETTINGS, ok=(0, 1))
         return None if said is None or len(said) >= _MOST_SETTINGS else said
+
+
+def _known(git: SafeGit | None, place: Path) -> SafeGit:
+    if git is None:
+        what = f"git cannot read the configuration of {one_line(str(place))}"
+        raise UsageError(what, "see: git config --list")
+    return git
 
 
 def _make_directory(place: Path, own: Path, common: Path, settings: bytes, head: bytes) -> None:

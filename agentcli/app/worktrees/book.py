@@ -382,7 +382,7 @@ class Worktrees:
             add = ("worktree", "add", "--quiet", "--no-checkout", "--lock")
             self._clear_half_made(tree)
             with self._alone(tree) as handle:
-                git.change(
+                git.without_hooks().change(
                     *(*add, "--reason", _reason(tree), *start),
                     keep_open=(lock.handle, handle),
                     timeout_s=GIT_TIMEOUT_S,
@@ -533,7 +533,9 @@ class Worktrees:
             ours = by_directory(git, tree.repository)
             tip = commit_of(ours, f"refs/heads/{tree.branch}")
             if tip and (with_commits or not commits_only_there(ours, tree, (tip,))):
-                ours.change("branch", "-D", "--quiet", "--", tree.branch, keep_open=(handle,))
+                ours.without_hooks().change(
+                    "branch", "-D", "--quiet", "--", tree.branch, keep_open=(handle,)
+                )
 
     def _clear_half_made(self, beside: Worktree) -> None:
         """Take back what others in the repository had begun to make or remove when they died.
