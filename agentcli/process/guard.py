@@ -7,10 +7,11 @@ their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10
 itself killed (by the kernel, for want of memory) its parent, which does nothing else, kills them.
 
 Protocol on standard input, a socket: the app sends 16 hex digits of length and, in ``marshal``'s
-form, ``{argv, cwd, env, handles, join, close, rules, give_up}``, later ``stop MILLISECONDS\n``,
-maybe often (SIGTERM now, SIGKILL that much later). The guard answers ``pid N OWN\n`` (the command's
-and its own) or ``fail ERRNO WHAT\n``, then ``exit CODE\n`` when the command itself has ended
-(negative: the signal), and end-of-file when nothing of it is left. ``handles`` are open files and
+form, ``{argv, cwd, is_real, env, handles, join, close, rules, give_up}``, later ``stop
+MILLISECONDS\n``, maybe often (SIGTERM now, SIGKILL that much later). The guard answers ``pid N
+OWN\n`` (the command's and its own) or ``fail ERRNO WHAT\n``, then ``exit CODE\n`` when the command
+itself has ended (negative: the signal), and end-of-file when nothing of it is left. ``is_real``: it
+starts in ``cwd`` itself, not where a link leads. ``handles`` are open files and
 the numbers under which the command gets them, ``join`` those of a user and a network namespace that
 it starts in, ``close`` what it does not get of all that the guard was given, ``rules`` those that
 it takes upon itself (``domain.sandbox.Confined``): it makes the calls that they hand over;
@@ -407,7 +408,7 @@ def _become(request: dict[str, Any], error_write: int, go: int | None) -> None:
         os.dup2(1, 2)
         _hand_over(request["handles"])
         problem = "directory"
-        os.chdir(request["cwd"])
+        _enter(request["cwd"], is_real=request["is_real"])
         problem = "program"
         os.execve(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - the one place that starts commands
     except OSError as error:
@@ -416,6 +417,12 @@ def _become(request: dict[str, Any], error_write: int, go: int | None) -> None:
         os.write(error_write, b"%d %s" % (errno.EINVAL, problem.encode()))
     finally:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _enter(directory: str, *, is_real: bool) -> None:
+    os.chdir(directory)
+    if is_real and os.getcwd() != directory:  # noqa: PTH109 - pathlib is slow to load
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def _read_exactly(size: int) -> bytes:

@@ -60,7 +60,7 @@ class Command:
     open files of a user and a network namespace to start it in, or those that ``confine`` may
     name and those of them that it did not (``unused``), ``rules`` those that it runs under
     (``Confined``). ``handles`` are open files of ours by the numbers (below 100) that it gets them
-    under.
+    under. ``is_real``: ``cwd`` was found to lead through no link, and is to be so still.
     """
 
     argv: tuple[str, ...]
@@ -71,6 +71,7 @@ class Command:
     rules: Mapping[str, object] = field(default_factory=dict)
     handles: Mapping[int, int] = field(default_factory=dict)
     unused: tuple[int, ...] = ()
+    is_real: bool = False
 
 
 @frozen
@@ -323,6 +324,7 @@ class GuardedProcess:
         request = {
             "argv": [as_utf8(item) for item in command.argv],
             "cwd": as_utf8(str(command.cwd)),
+            "is_real": command.is_real,
             "env": {as_utf8(name): as_utf8(value) for name, value in command.env.items()},
             "handles": [(ours, theirs) for theirs, ours in command.handles.items()],
             "join": command.namespaces,

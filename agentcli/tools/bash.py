@@ -122,7 +122,10 @@ class BashArguments(Arguments):
 
 @frozen
 class _Start:
-    """Where and with what a command starts. ``gone`` says of its directory that it is not there."""
+    """Where and with what a command starts. ``gone`` says of its directory that it is not there.
+
+    ``is_real``: no link may have come up on the way to it by then (SEC-5).
+    """
 
     state: ShellState
     base: dict[str, str]
@@ -131,6 +134,7 @@ class _Start:
     sandbox: Sandbox | None = None
     access: Access = Access.OUTSIDE
     withheld: frozenset[str] = frozenset()
+    is_real: bool = False
 
 
 @frozen
@@ -249,6 +253,7 @@ class BashTool(BaseTool[BashArguments]):
             ctx.session_id,
             namespaces,
             handles=handover.handles(shell),
+            is_real=start.is_real,
         )
         confined: list[Confined] = []
 
@@ -307,7 +312,7 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
     base = users = base_environment()
     if sandbox is not None:
         base = await asyncio.to_thread(sandbox.environment, base, access)
-    cwd, gone = ctx.workspace.cwd, ""
+    cwd, gone, is_real = ctx.workspace.cwd, "", False
     if state.cwd is not None and state.cwd != str(cwd):
         wanted = Path(state.cwd)
         place = wanted if sandbox is None else sandbox.on_machine(wanted)
@@ -319,7 +324,10 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
             is_there = await asyncio.to_thread(os.path.isdir, wanted)
             how = "does not exist in the sandbox" if is_there else "no longer exists"
             gone = f"{wanted} {'leads elsewhere now' if led and is_there else how}"
-    return _Start(state, base, cwd, gone, sandbox, access, frozenset(users.keys() - base.keys()))
+    withheld = frozenset(users.keys() - base.keys())
+    return _Start(
+        state, base, cwd, gone, sandbox, access, withheld, is_real and cwd != ctx.workspace.cwd
+    )
 
 
 async def _search_along(ctx: BashContext, states: ShellStates) -> None:

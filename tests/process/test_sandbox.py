@@ -65,6 +65,33 @@ def named(text: str) -> list[str]:
 
 
 @both
+@pytest.mark.spec("SEC-5", "SEC-15")
+def test_a_link_that_comes_up_before_the_start_leads_no_command_outside_elsewhere(
+    work: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (other := tmp_path / "other").mkdir()
+    (work / "sub").mkdir()
+
+    async def scenario() -> str:
+        async with Sandboxed(work, kind) as inside:
+            await inside.say("cd sub", access="outside")
+            look = inside.sandbox.step_outside
+
+            async def step_outside() -> tuple[str, ...]:
+                (work / "sub").rename(work / "before")
+                (work / "sub").symlink_to(other)
+                return await look()
+
+            with monkeypatch.context() as patch:
+                patch.setattr(inside.sandbox, "step_outside", step_outside)
+                return await inside.say("touch mark", access="outside")
+
+    said = asyncio.run(scenario())
+    assert "Cannot start" in said and f"{work}/sub" in said
+    assert not any(other.iterdir())
+
+
+@both
 @pytest.mark.spec("SEC-7")
 def test_nothing_outside_of_the_workspace_is_written(
     work: Path, tmp_path: Path, home: Path, kind: str
