@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -122,6 +123,7 @@ PLANTED_EARLY = (
     "os",
     *PLANTED,
 )
+ROOT = Path(__file__).parents[2]
 INSTALLED = Path(sys.executable).with_name("agent")
 PYTHON = f"python3.{sys.version_info.minor}"
 
@@ -221,14 +223,20 @@ def test_a_python_that_is_not_beside_the_program_comes_from_path_but_never_from_
     nothing = start([own, "--version"], work)
     info = tmp_path / f".local/lib/{PYTHON}/site-packages/agentcli-1.0.dist-info"
     info.mkdir(parents=True)
-    here = start([own, "--version"], work, PATH=f".:{os.defpath}")
+    here = start([own, "--version"], work, PATH=".")
     for refused in (nothing, here):
         assert refused.returncode == 1
         assert refused.stderr == (
             f"error: no Python for {own} was found - "
             "install agentcli again: pipx install agentcli\n"
         )
-    found = start([own, "--version"], work, PATH=f"{INSTALLED.parent}:{os.defpath}")
+    (info.parent / "all.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+    venv = work / ".venv/bin"
+    venv.mkdir(parents=True)
+    (venv.parent / "pyvenv.cfg").touch()
+    (venv / PYTHON).symlink_to(work / PYTHON)
+    path = f"{venv}:{sys.base_prefix}/bin:{os.defpath}"
+    found = start([own, "--version"], work, PATH=path, HOME=str(tmp_path))
     assert found.stdout.startswith("agentcli "), found.stderr
     assert not ran.exists()
 
