@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from agentcli.cli.logging_setup import REDACTOR
 from agentcli.domain.errors import AgentError
-from agentcli.domain.files import refuse_links
+from agentcli.domain.files import directory_of, refuse_links
 
 if TYPE_CHECKING:
     from agentcli.cli.options import RunOptions
@@ -81,23 +81,27 @@ def write_private(path: Path, pieces: Iterable[str], *, replace: bool) -> None:
     what ``pieces`` raise. What is replaced keeps its permissions; what is no plain file, such as a
     pipe, or stands where no other file can be made is written to as it is.
     """
-    refuse_links(path)
+    place = refuse_links(path)
     known = path.lstat() if os.path.lexists(path) else None
     if not replace and (path.is_file() or not path.exists()):
-        _refuse_existing(path)
+        _refuse_existing(str(path))
     if known is None or (stat.S_ISREG(known.st_mode) and os.access(path.parent, os.W_OK)):
-        _write_whole(path, pieces, known)
+        with directory_of(place) as directory:  # through no link that has come up since (SEC-5)
+            _write_whole(place.name, directory, pieces, known)
         return
     with _text_file(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)) as file:
         file.writelines(pieces)
 
 
-def _write_whole(path: Path, pieces: Iterable[str], known: os.stat_result | None) -> None:
+def _write_whole(
+    name: str, directory: int, pieces: Iterable[str], known: os.stat_result | None
+) -> None:
     """Make the file, or put it in the place of ``known``."""
-    if known is not None and not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    temporary = path.with_name(f".{os.urandom(8).hex()}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    if known is not None and not os.access(name, os.W_OK, dir_fd=directory):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    temporary = f".{os.urandom(8).hex()}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o600, dir_fd=directory)
     try:
         with _text_file(descriptor) as file:
             if known is not None:
@@ -108,16 +112,18 @@ def _write_whole(path: Path, pieces: Iterable[str], known: os.stat_result | None
             file.flush()
             os.fsync(descriptor)
         if known is None:
-            _refuse_existing(path)
-        temporary.replace(path)
+            _refuse_existing(name, directory)
+        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=directory)
         raise
 
 
-def _refuse_existing(path: Path) -> None:
-    if os.path.lexists(path):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+def _refuse_existing(name: str, directory: int | None = None) -> None:
+    with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
 
 
 def _text_file(descriptor: int) -> TextIO:

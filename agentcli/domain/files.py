@@ -93,18 +93,21 @@ def _insist_on_content(handle: int, path: Path) -> None:
     raise NoRegularFile(errno.EPIPE, "nobody writes to that pipe", str(path))
 
 
-def refuse_links(path: Path) -> None:
-    """Raise ``OSError`` where a link leads a file that is to be written elsewhere (SEC-5).
+def refuse_links(path: Path) -> Path:
+    """Where a file that is to be written lies, resolved but for a link of its own.
 
-    It is one itself, or one in the working directory is on its way: what worked there may have made
-    it. Those of the system (``/dev/stdout``) are followed.
+    Raises ``OSError`` where a link leads it elsewhere (SEC-5): it is one itself, or one in the
+    working directory is on its way: what worked there may have made it. Those of the system
+    (``/dev/stdout``) are followed.
     """
     named = Path(os.path.normpath(path.absolute()))
+    place = Path(real_text(str(named.parent))) / named.name
     is_link = named.is_symlink()
     with suppress(FileNotFoundError):  # there may be no working directory any more
-        is_link |= named.is_relative_to(Path.cwd()) and os.path.realpath(named) != str(named)
+        is_link |= named.is_relative_to(Path.cwd()) and place != named
     if is_link and named.parts[1:2] not in {("dev",), ("proc",)}:
         raise OSError(errno.ELOOP, "a link leads elsewhere", str(path))
+    return place
 
 
 def real_text(path: str) -> str:

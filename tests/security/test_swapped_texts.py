@@ -9,19 +9,24 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from agentcli.app.files.attachments import attached_parts
 from agentcli.app.files.changes import open_repository
 from agentcli.app.files.mentions import typed_or_inside
+from agentcli.cli import redacting
 from agentcli.codemap.index import MapIndex
+from agentcli.domain.errors import AgentError
+from agentcli.domain.files import refuse_links
 from agentcli.domain.tools import Workspace
 from agentcli.extensions.checks import _contents
 from agentcli.extensions.front_matter import Unusable
 from agentcli.extensions.instructions import InstructionPlaces, find_instructions
 from agentcli.extensions.places import ExtensionPlace
 from agentcli.extensions.skills import find_skills, text_of
+from agentcli.repl.slash import export
 from tests.security.swapper import swapping
 
 pytestmark = pytest.mark.sampled
@@ -104,3 +109,28 @@ def test_what_is_judged_in_the_project_is_never_read_elsewhere(
     with swapping(root / "d", root / "l"):
         found = [text for _ in range(TRIES) if CANARY in (text := read())]
     assert not found, found[0]
+
+
+@pytest.mark.spec("SEC-5")
+@pytest.mark.parametrize("module", [export, redacting], ids=["chat", "command line"])
+def test_what_the_user_has_written_to_a_file_is_not_led_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "d").mkdir(parents=True)
+    outside.mkdir()
+    monkeypatch.chdir(root)
+
+    def and_then(path: Path) -> Path:
+        place = refuse_links(path)
+        (root / "d").rename(root / "before")
+        (root / "d").symlink_to(outside)
+        return place
+
+    monkeypatch.setattr(module, "refuse_links", and_then)
+    with pytest.raises((OSError, AgentError)):
+        if module is export:
+            export.write(Path("d/f.md"), CANARY)
+        else:
+            redacting.write_private(Path("d/f.md"), [CANARY], replace=False)
+    assert not any(outside.iterdir())

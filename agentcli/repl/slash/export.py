@@ -11,7 +11,7 @@ from typing import Any
 
 from agentcli.domain.accounts import CallCost, Ledger
 from agentcli.domain.errors import AgentError, UsageError
-from agentcli.domain.files import refuse_links
+from agentcli.domain.files import directory_of, refuse_links
 from agentcli.domain.session import LoadedSession
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import clean_line
@@ -55,8 +55,10 @@ def text_of(
 def write(path: Path, text: str) -> None:
     """Create ``path``; raises ``UsageError`` when it exists."""
     try:
-        refuse_links(path)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        place = refuse_links(path)
+        with directory_of(place) as directory:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(place.name, flags, 0o600, dir_fd=directory)
     except FileExistsError:
         raise UsageError(f"{path} exists already", "name another file") from None
     except OSError as error:
