@@ -37,7 +37,7 @@ _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _TRANSPARENT = frozenset({"timeout", "nice", "ionice", "nohup", "stdbuf"})
 _GLOB_CHARACTERS = re.compile(r"[*?]")
 _PARTS_WORDS = re.compile(r"[\s'\"]")
-# what "PROGRAM WORD *" does not say: options that run or obey what they name, or write there
+# what "PROGRAM WORD *" does not say: options that run or obey what they name, write or send there
 _MAKE = (
     r"[^-].*=.*|-[^-]*[fCEI].*|--(?!(?:keep-going|silent|quiet|jobs|dry-run|always-make|trace|verbose"
     r"|no-print-directory|ignore-errors|output-sync|debug)(?:=|\Z)).+"
@@ -47,6 +47,7 @@ _GITS = (
     "--strategy",
 )  # fmt: skip
 _CUT_SHORT = "|".join({name[:end] for name in _GITS for end in range(len("--o"), len(name) + 1)})
+_PIP = r"--(?:py|log\b|ind|ext|fin|prox).*|-[qv]*i.*"
 _BEYOND = {
     # git-diff(1), git-fetch(1); a merge strategy that is no plain word names a file
     "git": rf"(?!--strategy=[a-z]+\Z)(?:{_CUT_SHORT})(?:=.*)?",
@@ -64,13 +65,19 @@ _BEYOND = {
     "rake": r"[^-].*=.*|-[efrIEpNRC].*|--(?:e|r|lib|proj).*",
     "cargo": r"--(?:config|manifest-path)(?:=.*)?|-[qvr]*[ZC].*",
     "go": r"--?(?:exec|toolexec|vettool|C|overlay|modfile|ldflags|gccgoflags|compiler)(?:=.*)?",
-    "npm": r"-+(?:scr|she|nod|prefi|userc|globalc|git(?:=|\Z)).*|-C.*",
-    "pnpm": r"-+(?:script-shell|shell-emulator|node-options|prefix|dir|config\.).*|-C.*",
-    "yarn": r"--(?:cwd|use-yarnrc|script-shell).*",
-    "pip": r"--py.*",
-    "pip3": r"--py.*",
-    "uv": r"--(?:python|directory|project|config-file).*|-[qvn]*p.*",
-    "kubectl": r"--kubeconfig.*",
+    "npm": r"-+(?:scr|she|nod|prefi|userc|globalc|git(?:=|\Z)|reg|@|prox|https?-p).*|-C.*",
+    "pnpm": r"-+(?:script-shell|shell-emulator|node-options|prefix|dir|config\.|reg|@).*|-C.*",
+    "yarn": r"--(?:cwd|use-yarnrc|script-shell|registry).*",
+    "pip": _PIP,
+    "pip3": _PIP,
+    "uv": r"--(?:python|directory|project|config-file|(?:\w+-)?index|find-links).*|-[qvn]*[pif].*",
+    "poetry": r"--(?:directory|project).*|-[qvn]*[CP].*",
+    "composer": r"--w.*|-[qvn]*d.*",
+    "bundle": r"--gem.*",
+    "dotnet": r"@.*|[-/](?:s|l|dl|logger|p|property)(?:[:=].*)?|--(?:source|settings|configfile).*"
+    r"|--(?:logger|property|test-adapter-path).*",
+    "gradle": r"-[IbcpgD].*|--?(?:init|build-f|settings|project-d|include-b|gradle-u|sys).*",
+    "kubectl": r"--(?:kubeconfig|server).*|-[ARfhpw]*s.*",
     "gulp": r"-[^-]*f.*|--(?:gulpfile|cwd|require|preload).*",
     "grunt": r"-[^-]*b.*|--(?:gruntfile|base|require|tasks).*",
     "turbo": r"--cwd.*",

@@ -189,7 +189,14 @@ def test_a_command_that_was_granted_is_another_one_elsewhere(tmp_path: Path, alw
         ("uv run pytest *", "-p no:randomly --python x", []),
         ("uv sync *", "--frozen", ["-p x", "run --project=x"]),
         ("npm run *", "build --silent -- --watch", ["build --script-shell=./x", "x -script-shell=./x", "x --script-s ./x", "x --prefix /srv"]),
-        ("kubectl get *", "pods -n x", ["pods --kubeconfig=x"]),
+        ("npm ci *", "--no-audit", ["--registry=http://x", "--reg http://x", "--@a:registry=http://x"]),
+        ("pip list *", "--format=json --local -o", ["--log x", "--log=x", "--index-url=http://x", "-qi http://x"]),
+        ("uv lock *", "--upgrade", ["--index http://x", "--default-index=http://x", "-i http://x", "--find-links x"]),
+        ("poetry show *", "-v --tree", ["-C /srv", "--directory=/srv", "-P/srv"]),
+        ("composer show *", "-i", ["-d /srv", "--working-dir=/srv", "--wor /srv"]),
+        ("dotnet test *", "--no-build --filter x", ["-p:A=x", "/p:A=x", "--source http://x", "@x", "-s http://x"]),
+        ("gradle test *", "--info -q", ["-I x", "--init-script x", "-p /srv", "-Dorg.gradle.java.home=x"]),
+        ("kubectl get *", "pods -n x -ojson -A --since=1h", ["pods --kubeconfig=x", "pods --server=https://x", "pods -s https://x", "pods -As https://x"]),
     ],
 )  # fmt: skip
 def test_a_prefix_covers_no_option_that_runs_or_writes_what_it_names(
