@@ -230,7 +230,9 @@ def _may_search(command: SimpleCommand, cwd: Path, *, is_sure: bool) -> bool:
         return True
     if program in _ASKED and _ASKED[program](command, cwd):
         return True
-    lists = any((source or "").startswith(("--fil", "-files0")) for source in command.sources)
+    given = [each or "" for each in (*words, *command.sources)]
+    lists = any(each.startswith(("--fil", "-files0")) for each in given)
+    lists |= _shows(program) and any(each.startswith("@") for each in given)  # "strings @list"
     is_open = None in words or not GIVE_WORDS.isdisjoint(command.wrappers)
     if is_open and program not in _TELL:  # "f cat $x": what a function runs
         return any(_shows((word or "").rpartition("/")[2]) for word in words)

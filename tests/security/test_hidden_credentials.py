@@ -47,6 +47,7 @@ MORE = (
     'ln -s "$(ls -A | head -1)" z; cat z',
     'cp "$(ls -A | head -1)" z; cat z',
     "find . -type f -print0 | sort --files0-from=-",
+    "ls -A | head -1 > z; strings @z",
     'wc --files0-from="$(ls -A | head -1)"',
     'file -f "$(ls -A | head -1)"',
     'cmp -bl "$(ls -A | head -1)" /dev/zero | cut -c10- | tr -dc a-z',
