@@ -94,7 +94,8 @@ class ParsedCommand:
     ``understood`` is false when bash may do something that is not listed: then the user must be
     asked, and ``why_not`` says why. The list is still as full as can be, for deny rules.
     ``plain`` means: nothing but lists and pipes of commands whose words are all known; ``kinds``
-    are the kinds of syntax beyond that, and ``loops`` give names to words.
+    are the kinds of syntax beyond that, and ``loops`` give names to words. ``subshells`` are where
+    each starts and ends, in the text's bytes: a directory that is changed there counts there alone.
     """
 
     commands: tuple[SimpleCommand, ...]
@@ -103,6 +104,7 @@ class ParsedCommand:
     plain: bool = False
     kinds: frozenset[str] = frozenset()
     loops: tuple[Loop, ...] = ()
+    subshells: tuple[tuple[int, int], ...] = ()
 
 
 def unquote(source: str) -> str | None:

@@ -111,7 +111,8 @@ def parse_bash(text: str) -> ParsedCommand:
     tree = reading.script(text, ())
     why_not = reading.why_not
     loops = (*tree.loops, *reading.inner_loops)
-    return ParsedCommand(tuple(reading.found), not why_not, why_not, tree.plain, tree.kinds, loops)
+    found = tuple(reading.found)
+    return ParsedCommand(found, not why_not, why_not, tree.plain, tree.kinds, loops, tree.subshells)
 
 
 @frozen

@@ -380,6 +380,7 @@ def _body_doubt(
 _COMMANDS = frozenset({"command", "declaration_command", "unset_command", "test_command"})
 _NO_COMMAND_WITHIN = frozenset({"command", "declaration_command", "variable_assignments"})
 _FRESH = frozenset({"command_substitution", "process_substitution"})
+SUBSHELLS = _FRESH | {"subshell"}
 _PASSES_INPUT = frozenset(
     {
         "pipeline",
@@ -414,6 +415,7 @@ class Tree:
     kinds: frozenset[str] = frozenset()
     loops: tuple[Loop, ...] = ()
     is_torn: bool = False
+    subshells: tuple[tuple[int, int], ...] = ()
 
 
 @lru_cache(maxsize=1)
@@ -442,7 +444,8 @@ def read_tree(text: str) -> Tree:
     commands = [command for _, command in sorted(walk.found, key=itemgetter(0))]
     kinds, loops = frozenset(walk.kinds), tuple(walk.loops)
     plain = not kinds and not walk.why_not
-    return Tree(tuple(commands), walk.why_not, plain, kinds, loops, root.has_error)
+    subshells = tuple(sorted(walk.subshells))
+    return Tree(tuple(commands), walk.why_not, plain, kinds, loops, root.has_error, subshells)
 
 
 @mutable
@@ -452,6 +455,7 @@ class _Walk:
     why_not: str
     kinds: set[str] = field(default_factory=set)
     loops: list[Loop] = field(default_factory=list)
+    subshells: list[tuple[int, int]] = field(default_factory=list)
 
     def run(self, root: Node) -> None:
         """Visit every node; ``around`` are the redirections of what encloses it."""
@@ -493,6 +497,8 @@ class _Walk:
             ]
 
     def _note_kind(self, node: Node) -> None:
+        if node.type in SUBSHELLS:
+            self.subshells.append((node.start_byte, node.end_byte))
         if node.type not in (_PLAIN if node.is_named else _PLAIN_TOKENS):
             self.kinds.add(node.type)
         elif node.type == "test_operator" and node.text in _COMPARING:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_wrappers import look_through
 from agentcli.policy.places import Words, without_sets
-from agentcli.policy.read_only_programs import only_reads
+from agentcli.policy.read_only_programs import SED_PATTERNS, only_reads
 from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION, UNKNOWN
 
 _MOST_RUN = 100
@@ -224,14 +224,19 @@ def _in_place(words: Words) -> Operands:
     return Operands(plain_words(words, "-e -f --expression --file") if is_edit else ())
 
 
-_SED_WRITES = re.compile(r"[wW][ \t]*([^\s;}]+)")
+_SED_IS_TOLD = re.compile(r"-[a-zA-Z]*[ef]|--[ef]").match  # what to do, by an option
+_SED_WRITES = re.compile(rf"{SED_PATTERNS}|[wW][ \t]*(?P<name>[^\s;}}]+)", re.ASCII)
 _AWK_WRITES = re.compile(r"""(?:>|\btee\s)\s*["']?([^\s"';}]+)""")
 
 
 def _stream_edit(words: Words) -> Operands:
-    """sed: in place, or what its script says behind ``w``."""
-    named = tuple(name for word in words for name in _SED_WRITES.findall(word or ""))
-    return Operands((*_in_place(words).written, *named[:_MOST_RUN]))
+    """sed: in place, or what its script says behind ``w``, but for what is looked for."""
+    found = (each["name"] for word in words for each in _SED_WRITES.finditer(word or ""))
+    named = tuple(filter(None, found))
+    files = _in_place(words).written
+    if not any(map(_SED_IS_TOLD, (word or "" for word in words))):
+        files = files[1:]  # the first is the script
+    return Operands((*files, *named[:_MOST_RUN]))
 
 
 def _awk(words: Words) -> Operands:

@@ -18,6 +18,7 @@ from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import ParsedCommand, Redirection, SimpleCommand, unquote
 from agentcli.policy.bash_syntax import parse_bash
+from agentcli.policy.bash_tree import SUBSHELLS
 from agentcli.policy.bash_wrappers import look_through
 from agentcli.policy.places import without_braces
 from agentcli.policy.read_only_programs import WIDE, tells_version
@@ -59,9 +60,8 @@ _KINDS = frozenset(
         "variable_assignment",
     }
 )  # fmt: skip
-_SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitution"})
 # with these a command may not run, or changes the directory of others alone
-_MAY_SKIP = _SUBSHELLS | {
+_MAY_SKIP = SUBSHELLS | {
     "if_statement", "case_statement", "for_statement", "while_statement", "negated_command",
 }  # fmt: skip
 _OTHER_INPUT = re.compile(r"-[A-Za-z0-9]*[ad]|--a|--d")  # of xargs
@@ -102,9 +102,16 @@ class _Reader:
             self._values(source) is None for loop in self.parsed.loops for source in loop.sources
         ):
             return False
+        waiting = [*reversed(self.parsed.subshells)]
+        within: list[tuple[int, tuple[Path, ...]]] = []
         for command in self.parsed.commands:
             if command.wrappers:
                 continue  # judged with the words of the one that runs it
+            while within and within[-1][0] <= command.at:  # what is behind it stays where it was
+                reader = replace(reader, directories=within.pop()[1])
+            while waiting and waiting[-1][0] <= command.at:
+                _, end = waiting.pop()
+                within += [(end, reader.directories)] if end > command.at else []
             if command.words[:1] == ("cd",):
                 moved = reader.moved(command)
                 if not moved:

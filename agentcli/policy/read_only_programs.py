@@ -48,9 +48,13 @@ _SED_CHANGES = "|".join(
     rf"s{by}(?:\\.|{_SED_SET}|[^{by}\\\n[])*+{by}(?:\\[\s\S]|[^{by}\\\n])*+{by}[gpiI0-9]*"
     for by in map(re.escape, "/|,#@_~!%+")
 )
-_SED_TEXT = re.compile(
+SED_PATTERNS = (
     rf"{_SED_CHANGES}"
     rf"|y/(?:\\.|[^/\\\n])*+/(?:\\.|[^/\\\n])*+/|/(?:\\.|{_SED_SET}|[^/\\\n[])*+/[IM]*"
+)
+"""Of a script of sed: what is looked for and put in its place."""
+_SED_TEXT = re.compile(
+    rf"{SED_PATTERNS}"
     r"|(?:^|(?<=[0-9$/;{\n ]))[aic](?:\\\n|\\? ).*|[:btT] ?[a-z]\w*(?=[;}\n]|\Z)",
     re.ASCII,
 )

@@ -105,7 +105,7 @@ HARMLESS = [
     "git clean -fdn -e x", "o=-v; rm $o a", "mv sub/{a,b} build", "cp sub/a{,.bak}",
     "rsync -a --remove-source-files build/ /tmp/x", "git checkout -- ':(exclude)x'", "cd -- sub && rm -rf build",
     "rimraf dist", "trash build", "zip -r x.zip . -x '.git/*'", "zip -m x.zip a.log",
-    "sed -n '/w/p' a", "awk '$1 > 5 {print}' .git/HEAD", "git rebase -x 'make test' a", "git -c user.name='a b' commit", "git -c core.editor=true rebase -i a",
+    "sed -n '/w/p' a", "sed -i 's/How .bashrc works/x/' a", "sed -i s/x/.bashrc/ a", "awk '$1 > 5 {print}' .git/HEAD", "git rebase -x 'make test' a", "git -c user.name='a b' commit", "git -c core.editor=true rebase -i a",
     'trap "rm -f $tmp" EXIT', "rm -rf build{1..3}", "find . -exec sudo grep -l rm {} +",
     "find . -name rm -exec nice ls {} +", "for f in a b; do rm -f $f; done",
 ]  # fmt: skip
@@ -267,7 +267,7 @@ WRITES = [
     "find sub -name .bashrc -exec rm {} +", "find . -name .envrc -exec sed -i s/a/b/ {} +",
     "find . -name .envrc -exec cp x {} ';'", "find . -name .envrc | xargs rm", "fd -H '^\\.envrc$' -x rm",
     # what a script says, and git of itself
-    "sed -n 'w .envrc' a", "sed 's/a/b/w .envrc' a", "awk '{print > \".envrc\"}' a", "awk '{print | \"tee ~/.bashrc\"}' a",
+    "sed -n 'w .envrc' a", "sed 's/a/b/w .envrc' a", "sed -i -ne1p .envrc", "sed '/a/w ./.git/hooks/x' a", "awk '{print > \".envrc\"}' a", "awk '{print | \"tee ~/.bashrc\"}' a",
     'cp a "$(git rev-parse --git-dir)/hooks/pre-commit"', "cd `git rev-parse --git-dir`/hooks && cp x y",
     'echo x > "$(git rev-parse --git-path hooks/pre-commit)"', "zip .git/hooks/x a",
     # places that the shell puts in, wherever they stand
@@ -338,7 +338,7 @@ def of(text: str) -> Operands:
         ("tee -a a b", ("a", "b")), ("touch -d now a", ("a",)), ("touch -- -a", ("-a",)),
         ("cp x y z", ("z", "z/x", "z/y")), ("cp -t d x", ("d", "d/x")), ("cp ? z", ("z",)),
         ("cp --target-directory=d x", ("d", "d/x")), ("mv x y", ("y", "y/x", "x")),
-        ("ln -s x y", ("y", "y/x")), ("dd if=a of=b", ("b",)), ("sed -i s/a/b/ f", ("s/a/b/", "f")),
+        ("ln -s x y", ("y", "y/x")), ("dd if=a of=b", ("b",)), ("sed -i s/a/b/ f", ("f",)), ("sed -ie s/a/b/ f", ("s/a/b/", "f")),
         ("sed s/a/b/ f", ()), ("perl -pi -e x f", ("f",)), ("chmod 600 a", ("a",)),
         ("chmod --reference=r a", ("a",)), ("sort -o f x", ("f",)), ("sort -of x", ("f",)),
         ("curl --output=f u", ("f",)), ("gcc -o f a.c", ("f",)), ("cat a", ()), ("/usr/bin/tee a", ("a",)),
