@@ -372,6 +372,7 @@ def unmark_wal(descriptor: int) -> None:
 def connect_unseen(path: Path) -> sqlite3.Connection:
     """A connection to a file that nobody sees before it is renamed."""
     db = sqlite3.connect(path, isolation_level=None)
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     db.execute("PRAGMA journal_mode = OFF")
     db.execute("PRAGMA synchronous = OFF")
     return db

@@ -657,10 +657,10 @@ def copy_session(
     except (MalformedBody, NewerBody) as error:
         raise fault(error, source, writing=False) from error
     except Exception as error:
-        known = fault(error, target, writing=True)
-        if isinstance(known, SessionDamaged):
-            known = damaged(source, str(error))
-        raise known from error
+        known = fault(error, source, writing=False)
+        raise (
+            known if isinstance(known, SessionDamaged) else fault(error, target, writing=True)
+        ) from error
     finally:
         file.close()
 

@@ -422,10 +422,10 @@ def test_a_schema_of_any_depth_is_one_line(model_server: ModelServer, work: Path
 
 # --- sessions of others -------------------------------------------------------------------------
 
-COMMANDS = (("sessions", "list"), ("sessions", "show"), ("sessions", "check"), ("doctor",))
+COMMANDS = (*(("sessions", each) for each in ("list", "show", "check", "fork")), ("doctor",))
 
 
-@pytest.mark.parametrize("row", ["deep body", "huge body", "huge title", "huge blob"])
+@pytest.mark.parametrize("row", ["deep body", "huge body", "huge title", "huge blob", "huge note"])
 def test_a_hostile_session_file_is_an_error_in_bounded_memory(
     work: Path, home: Path, row: str
 ) -> None:
@@ -437,6 +437,10 @@ def test_a_hostile_session_file_is_an_error_in_bounded_memory(
         "huge body": (f"UPDATE message SET body = {huge} WHERE seq = 1", ()),
         "huge title": (f"UPDATE session SET title = {huge}", ()),
         "huge blob": ("UPDATE blob SET data = zeroblob(150000000), size = 150000000", ()),
+        "huge note": (
+            f"INSERT INTO note (after_seq, created_at, kind, text) VALUES (1, 1, 'partial', {huge})",
+            (),
+        ),
     }
     db = sqlite3.connect(directory / f"{session_id}.db")
     db.execute(*changes[row])
@@ -444,7 +448,7 @@ def test_a_hostile_session_file_is_an_error_in_bounded_memory(
     db.close()
     env = agent_env(None, AGENTCLI_MODEL="offline")
     for command in COMMANDS:
-        args = (*command, session_id) if command[-1] in {"show", "check", "export"} else command
+        args = command if command[-1] in {"list", "doctor"} else (*command, session_id)
         done = Measured(*args, env=env, cwd=work).ended()
         if done.code and "error: " in done.stderr:
             assert done.code == 74 and "repair" in only_error(done), (args, done)
