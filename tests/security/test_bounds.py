@@ -456,6 +456,17 @@ def test_a_hostile_session_file_is_an_error_in_bounded_memory(
     assert done.code == 74 or row == "huge blob", done
 
 
+def test_a_session_file_of_gigabytes_is_repaired_in_bounded_memory(work: Path, home: Path) -> None:
+    directory = home / "agentcli" / "sessions"
+    session_id = make(SessionFiles(directory, home / "agentcli" / "catalogue.db"), "hello")
+    with (directory / f"{session_id}.db").open("r+b") as file:
+        file.truncate(400 * MB)
+        file.write(b"not SQLite's")
+    env = agent_env(None, AGENTCLI_MODEL="offline")
+    done = Measured("sessions", "repair", session_id, env=env, cwd=work).ended()
+    assert done.code == 0 and "repaired: 5 message(s)" in done.stderr
+
+
 _MANY = {
     "message": "INSERT INTO message (seq, created_at, role, body)"
     " VALUES ((SELECT max(seq) + 1 FROM message), 1, 'user', ?)",

@@ -3,14 +3,16 @@
 SQLite believes what a file says of its tables, and leaves out all of a page that it doubts. This
 reads what is there: columns by their places, texts that are not quite UTF-8, the cells of a page
 whose pointers are wrong, pages that no table leads to any more.
-Laws: nothing here raises for what a file holds; each page is read once, so that no ring of pages
-holds anything up; what is no longer part of a table adds rows that are missing there, and changes
-none. The format: https://sqlite.org/fileformat2.html.
+Laws: nothing here raises for what a file holds, which is never held whole; each page is read once,
+or a few times where it goes on with a long value, so that no ring of pages holds anything up; what
+is no longer part of a table adds rows that are missing there, and changes none. The format:
+https://sqlite.org/fileformat2.html.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +34,9 @@ Cell = tuple[int, Values, Mapping[int, bytes]]
 
 MAX_VALUE_BYTES = 64 * 1024 * 1024
 MAX_PAGES = 1 << 22
+_MOST_READINGS = 4  # of a page that goes on with a long value: many rows may say that it is theirs
 _MAGIC = b"SQLite format 3\0"
+_HEAD_BYTES = 100
 _PAGE_SIZES = frozenset(1 << bits for bits in range(9, 17))
 _DEFAULT_PAGE = 4096
 _TABLE_LEAF, _TABLE_INNER, _INDEX_LEAF, _INDEX_INNER = 13, 5, 10, 2
@@ -107,24 +111,21 @@ def _typed(rows: Sequence[Any], *, every: bool = False) -> list[tuple[int, str, 
 
 @mutable
 class Pages:
-    """The pages of a file, from 1; ``usable`` bytes of each hold something."""
+    """The ``count`` pages of the open ``file``, from 1; ``usable`` bytes of each hold something."""
 
-    data: bytes
+    file: int
+    count: int
     size: int
     usable: int
     later: Mapping[int, bytes]
     read: set[int] = field(default_factory=set)
 
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return max(-(-len(self.data) // self.size), max(self.later, default=0))
-
     def get(self, number: int) -> bytes:
         """The page ``number``; shorter, or empty, where the file ends before."""
-        start = (number - 1) * self.size
         found = self.later.get(number)
-        return self.data[start : start + self.size] if found is None else found
+        if found is None and number > 0:
+            found = os.pread(self.file, self.size, (number - 1) * self.size)
+        return found or b""
 
 
 def _states(log: bytes, size: int) -> list[Mapping[int, bytes]]:
@@ -229,6 +230,7 @@ class Reader:
     def __init__(self, pages: Pages, known: Sequence[Shape]) -> None:
         self.page_size = pages.size
         self._pages = pages
+        self._left = _MOST_READINGS * pages.count
         self._known = known
         self._by_name = {shape.name: shape for shape in known}
         self.found: dict[str, dict[Any, Row]] = {shape.name: {} for shape in known}
@@ -323,7 +325,9 @@ class Reader:
         """The cells of a page that no tree leads to."""
         page = self._pages.get(number)
         cells: list[Cell] = []
-        if page and page[0] in {_TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER}:
+        if page.count(0) == len(page):  # a hole, maybe of gigabytes
+            return cells
+        if page[0] in {_TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER}:
             cells, _, whole = self._parsed(number, page)
             if whole:
                 return cells
@@ -406,7 +410,8 @@ class Reader:
         seen = set()
         while size > 0 and 0 < number <= self._pages.count and number not in seen:
             page = self._pages.get(number)
-            if len(page) < self._pages.usable:
+            self._left -= 1
+            if len(page) < self._pages.usable or self._left < 0:
                 break
             seen.add(number)
             parts.append(page[4 : min(4 + size, self._pages.usable)])
@@ -477,23 +482,26 @@ def read_tables(path: Path) -> tuple[Tables, list[str]]:
     A text that is not UTF-8 has U+FFFD for what is none; ``BAD`` has its bytes. Also what was
     wrong.
     """
-    data = path.read_bytes()
     log_path = path.with_name(path.name + "-wal")
     log = log_path.read_bytes() if log_path.exists() else b""
     known = shapes()
     best: Reader | None = None
-    for size, reserved in _sizes(data):
-        for later in _states(log, size):
-            reader = Reader(Pages(data, size, size - reserved, later), known)
-            reader.run()
-            best = _fuller(best, reader)
+    with path.open("rb", buffering=0) as file:
+        head, length = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
+        for size, reserved in _sizes(head):
+            for later in _states(log, size):
+                count = max(-(-length // size), max(later, default=0))
+                pages = Pages(file.fileno(), count, size, size - reserved, later)
+                reader = Reader(pages, known)
+                reader.run()
+                best = _fuller(best, reader)
     if best is None:
         return {}, ["it is empty"]
     ordered = {
         name: [rows[key] for key in (sorted(rows) if _by_number(rows) else rows)]
         for name, rows in best.found.items()
     }
-    header = [] if data.startswith(_MAGIC) else ["the file's header: made again"]
+    header = [] if head.startswith(_MAGIC) else ["the file's header: made again"]
     return ordered, [*header, *best.problems]
 
 
@@ -501,11 +509,11 @@ def _by_number(rows: Mapping[Any, Row]) -> bool:
     return all(isinstance(key, int) for key in rows)
 
 
-def _sizes(data: bytes) -> Iterator[tuple[int, int]]:
+def _sizes(head: bytes) -> Iterator[tuple[int, int]]:
     """Sizes of a page, and of what is reserved at its end, that may be those of the file."""
-    if not data:
+    if not head:
         return
-    size, reserved = int.from_bytes(data[16:18]), data[20] if len(data) > 20 else 0  # noqa: PLR2004 - its place in the header
+    size, reserved = int.from_bytes(head[16:18]), head[20] if len(head) > 20 else 0  # noqa: PLR2004 - its place in the header
     size = 65536 if size == 1 else size
     if size in _PAGE_SIZES and (size, reserved) != (_DEFAULT_PAGE, 0) and reserved < size // 4:
         yield size, reserved

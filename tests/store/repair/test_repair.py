@@ -7,6 +7,7 @@ import contextlib
 import errno
 import random
 import sqlite3
+import struct
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from agentcli.store import schema
 from agentcli.store.files import read_session
 from agentcli.store.repair import repair as module
 from agentcli.store.repair.check import check
+from agentcli.store.repair.pages import read_tables
 from agentcli.store.repair.repair import repair
 from agentcli.store.sqlite import SqliteStore
 from tests.store.repair.mutations import made, take_up
@@ -207,3 +209,39 @@ def test_a_repair_without_room_leaves_the_session_as_it_was(
         repair(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.spec("SEC-13")
+def test_many_rows_that_lead_to_one_long_value_do_not_fill_the_memory(path: Path) -> None:
+    """Pages of notes that no table leads to; each note goes on in the same chain of pages."""
+    first, long = path.stat().st_size // 4096 + 1, 400_000
+    body = b"\x09\x00\x01\x07" + varint(13 + 2 * 7) + varint(13 + 2 * long)
+    body = bytes([len(body)]) + body[1:] + b"\x01" + bytes(8) + b"partial"
+    size = len(body) + long
+    local = 489 + (size - 489) % 4092
+    local = local if local <= 4061 else 489
+    count = -(-(size - local) // 4092)
+    chain = [
+        struct.pack(">I", first + at + 1 if at + 1 < count else 0) + b"x" * 4092
+        for at in range(count)
+    ]
+    pages = []
+    for number in range(200):
+        start = varint(size) + varint(1_000 + number)
+        cell = start + body + b"x" * (local - len(body)) + struct.pack(">I", first)
+        at = 4096 - len(cell)
+        head = struct.pack(">BHHHB", 13, 0, 1, at, 0) + struct.pack(">H", at)
+        pages.append(head + bytes(at - len(head)) + cell)
+    with path.open("ab") as file:
+        file.writelines((*chain, *pages))
+    tables, _ = read_tables(path)
+    held = sum(len(str(row["text"])) for row in tables["note"])
+    assert long <= held < 10 * path.stat().st_size
+
+
+def varint(value: int) -> bytes:
+    """A number as records of SQLite have it."""
+    found = [value & 0x7F]
+    while value := value >> 7:
+        found.append(value & 0x7F | 0x80)
+    return bytes(reversed(found))
