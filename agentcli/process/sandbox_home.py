@@ -15,11 +15,13 @@ import glob
 import itertools
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from agentcli.domain.files import homes_of_users, read_start, real_text
 from agentcli.domain.patterns import LazyPattern
+from agentcli.process.directories import parents_of
 
 _TOOLCHAINS = (
     ".rustup", ".cargo/bin", ".cargo/env", ".cargo/.crates.toml", ".cargo/.crates2.json", ".pyenv",
@@ -116,9 +118,12 @@ _SYSTEM_PROGRAMS = frozenset({"/usr/bin", "/usr/sbin", "/bin", "/sbin"})  # none
 _MOST_PROGRAMS = 1000
 _MOST_STEPS = 1000  # parts of a path, with those of the links on its way
 _GIT_FILES = LazyPattern(
-    rb"^[ \t]*(?:path|excludesfile|attributesfile)\s*=\s*\"?(~/[^\"\n]+?|/[^\"\n]+?)\"?\s*$",
+    rb"^[ \t]*(path|excludesfile|attributesfile)[ \t]*=[ \t]*\"?([^\"\n]+?)\"?[ \t\r]*$\n?",
     re.IGNORECASE | re.MULTILINE,
 )
+_MOST_NESTED = 10  # git-config(1): "include.path"; git itself goes no further
+# of git's rules for names: the words in them are no credentials
+_GIT_RULES = ("ignore", "ignore_global", "attributes")
 _CREDENTIAL = LazyPattern(
     rb"^[^\n]*(?:(?:extra|custom)header|password|passwd|sshpass|token|secret|api_?key|authorization"
     rb"|(?:pass|auth)[ \t]*=|gh[pousr]_\w{20}|github_pat_|glpat-|/t/[\w-]{8,}"
@@ -302,9 +307,20 @@ def seen(
     }
     kept: list[str] = []
     for path in sorted(there):
-        if _is_in(path, where) and not is_below(path, kept):
+        if _is_in(path, where) and not is_below(path, kept) and _is_reached(path):
             kept.append(path)
     return tuple(map(Path, kept))
+
+
+def _is_reached(path: str) -> bool:
+    """Whether a command gets there: root in bubblewrap does not pass over others' rights."""
+    if os.getuid():
+        return True
+    try:
+        on_the_way = [*map(os.stat, parents_of(path))]
+    except OSError:
+        return False
+    return all(not each.st_uid or each.st_mode & stat.S_IXOTH for each in on_the_way)
 
 
 def _leads_through(path: str, real: str, places: tuple[Path, ...]) -> bool:
@@ -436,15 +452,38 @@ def _configuration(path: str, home: Path) -> Iterator[str]:
     if not _exists(path):
         return
     text = read_start(path)
-    if not _CREDENTIAL.search(text):
+    if path.endswith(_GIT_RULES) or not _CREDENTIAL.search(text):
         yield path
-    if not path.endswith(("/.gitconfig", "/git/config")):
-        return
-    for match in _GIT_FILES.finditer(text):
-        named = os.fsdecode(match[1])
-        included = f"{home}/{named[2:]}" if named.startswith("~/") else named
-        if (inner := read_start(included)) and not _CREDENTIAL.search(inner):
-            yield included
+    if path.endswith(("/.gitconfig", "/git/config")):
+        for named in _GIT_FILES.finditer(text):
+            yield from _seen_of_git(named, path, home) or ()
+
+
+def _seen_of_git(
+    named: re.Match[bytes], config: str, home: Path, depth: int = 0
+) -> list[str] | None:
+    """The file that a line of git's ``config`` names, and what that includes.
+
+    ``None`` where one of them holds a credential: git fails where a file is there and cannot be
+    read, so what names it is not seen either.
+    """
+    is_config, name = named[1].lower() == b"path", os.fsdecode(named[2])
+    if name.startswith("~/"):
+        name = f"{home}/{name[2:]}"
+    path = os.path.join(os.path.dirname(config), name)  # noqa: PTH118, PTH120 - texts
+    if not os.path.isfile(path) or not (is_config or name.startswith("/")):  # noqa: PTH113 - a text
+        return []
+    if not is_config:
+        return [path]
+    text, found = read_start(path), [path]
+    if depth > _MOST_NESTED or _CREDENTIAL.search(text):
+        return None
+    for inner in _GIT_FILES.finditer(text):
+        included = _seen_of_git(inner, path, home, depth + 1)
+        if included is None:
+            return None
+        found += included
+    return found
 
 
 def git_configuration(home: Path) -> bytes | None:
@@ -452,10 +491,25 @@ def git_configuration(home: Path) -> bytes | None:
 
     Of it a command inside gets a copy, as ``GIT_CONFIG_GLOBAL`` (git-config(1)).
     """
-    files = [read_start(f"{home}/{name}") for name in (".config/git/config", ".gitconfig")]
-    if not any(_CREDENTIAL.search(text) for text in files):
-        return None
-    return b"\n".join(_CREDENTIAL.sub(b"", text) for text in files)
+    files = (".config/git/config", ".gitconfig")
+    copies, had_some = zip(*(_copy_of_git(f"{home}/{name}", home) for name in files), strict=True)
+    return b"\n".join(copies) if any(had_some) else None
+
+
+def _copy_of_git(config: str, home: Path) -> tuple[bytes, bool]:
+    """What git's ``config`` says without credentials, wherever it lies, and whether it had some."""
+    text, hidden = read_start(config), list[str]()
+
+    def kept(named: re.Match[bytes]) -> bytes:
+        if (found := _seen_of_git(named, config, home)) is None:
+            hidden.append(config)
+            return b""
+        if not found:
+            return named[0]
+        return b'%b = "%b"\n' % (named[1], re.sub(rb'["\\]', rb"\\\g<0>", os.fsencode(found[0])))
+
+    plain = _CREDENTIAL.sub(b"", text)
+    return _GIT_FILES.sub(kept, plain), bool(hidden) or plain != text
 
 
 def credentials_in(places: Iterable[Path]) -> Iterator[Path]:

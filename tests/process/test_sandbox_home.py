@@ -126,6 +126,59 @@ def test_gits_configuration_is_listed_unless_it_holds_a_credential(home: Path) -
     assert CANARY.encode() not in copy
 
 
+@pytest.mark.spec("SEC-7", "SEC-18")
+@pytest.mark.skipif(os.getuid() != 0, reason="root alone sees what others have shut")
+def test_what_another_user_has_shut_is_not_listed(tmp_path: Path) -> None:
+    """Root sees it, bubblewrap does not get there, and would not start at all."""
+    other = tmp_path / "other"
+    fill(other, (".local/share/mise/a", ".cargo/bin/c"), "x")
+    for each in (other, *other.rglob("*")):
+        os.chown(each, 4711, 4711)
+    (other / ".local/share").chmod(0o700)
+    assert sandbox_home.seen(tmp_path / "none", (other,), {}) == (other / ".cargo/bin",)
+
+
+GIT = "[user]\n\tname = A\n"
+
+
+@both
+@pytest.mark.spec("SEC-18")
+@pytest.mark.parametrize(
+    "files",
+    [
+        {".config/git/ignore": "secrets.yml\n"},
+        {".gitconfig": f"{GIT}[core]\n\texcludesFile = ~/rules\n", "rules": "*.token\n"},
+        {".gitconfig": f"{GIT}[core]\n\texcludesFile = ~/rules\n", "rules": ""},
+        {".gitconfig": f"{GIT}[include]\n\tpath = more\n", "more": "[x]\n\ty = 1\n"},
+        {".gitconfig": f"{GIT}[include]\n\tpath = ~/more\n", "more": f"[x]\n\ttoken = {CANARY}\n"},
+        {
+            ".gitconfig": f"{GIT}[include]\n\tpath = more\n",
+            "more": "[include]\n\tpath = last\n",
+            "last": "[x]\n\ty = 1\n",
+        },
+        {
+            ".gitconfig": f"{GIT}[include]\n\tpath = ~/more\n[x]\n\ttoken = {CANARY}\n",
+            "more": "[include]\n\tpath = last\n",
+            "last": f"[x]\n\ttoken = {CANARY}\n",
+        },
+    ],
+)
+def test_git_works_whatever_the_users_configuration_names(
+    home: Path, tmp_path: Path, kind: str, files: dict[str, str]
+) -> None:
+    """What is there and cannot be read would have it fail, where Landlock hides it."""
+    work = tmp_path / "work"
+    work.mkdir()
+    for name, text in files.items():
+        fill(home, (name,), text)
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    (status,) = told(work, "git status && git config --list", kind=kind)
+    assert "No commits yet" in status and "exit code 0" in status, status
+    assert ("user.name=A" in status) == (".gitconfig" in files)
+    assert ("x.y=1" in status) == any("y = 1" in text for text in files.values())
+    assert CANARY not in status
+
+
 @pytest.mark.spec("SEC-18")
 def test_a_home_that_is_worked_in_or_holds_the_system_is_no_list(
     home: Path, tmp_path: Path
