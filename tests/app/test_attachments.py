@@ -175,3 +175,28 @@ def test_a_file_elsewhere_is_the_persons_to_attach(
         (block,) = blocks(text, work)
         assert "mine\n" in block
         assert str(tmp_path) in block or "../notes.txt" in block
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_a_link_of_the_workspace_attaches_nothing_that_its_name_does_not_say(
+    tmp_path: Path,
+) -> None:
+    work = tmp_path / "work"
+    (work / "real").mkdir(parents=True)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    for file in (tmp_path / ".ssh/id_rsa", tmp_path / "elsewhere/a.md", work / ".env"):
+        file.write_text("CANARY=1\n")
+    (work / "real/b.md").write_text("mine\n")
+    leads = {"notes.md": "../.ssh/id_rsa", "d": "../elsewhere", "e": ".env", "f": "real/b.md"}
+    for name, target in leads.items():
+        (work / name).symlink_to(target)
+    told: list[str] = []
+    text = "See @notes.md, @d/a.md, @d and @e"
+    message = asyncio.run(attach(text, Workspace(work, work), told.append))
+    assert message.parts == (TextPart(text),)
+    assert told[0].startswith("not attached: @notes.md, @d/a.md, @d, @e - a link leads elsewhere")
+    (block,) = blocks("@f", work)
+    assert "mine\n" in block
+    for named in ("@.env", f"@{tmp_path}/elsewhere/a.md", "@../.ssh/id_rsa"):
+        assert "CANARY" in blocks(named, work)[0]

@@ -15,7 +15,7 @@ import pytest
 
 from agentcli.app.files.attachments import attached_parts
 from agentcli.app.files.changes import open_repository
-from agentcli.app.files.mentions import typed_or_inside
+from agentcli.app.files.mentions import naming_only_inside, typed_or_inside
 from agentcli.cli import redacting
 from agentcli.codemap.index import MapIndex
 from agentcli.domain.errors import AgentError
@@ -134,3 +134,17 @@ def test_what_the_user_has_written_to_a_file_is_not_led_elsewhere(
         else:
             redacting.write_private(Path("d/f.md"), [CANARY], replace=False)
     assert not any(outside.iterdir())
+
+
+@pytest.mark.spec("SEC-5", "EXT-3")
+def test_what_is_typed_behind_a_command_is_no_more_than_its_name_says(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "a.md").touch()
+    (root / ".env").touch()
+    (root / "link.md").symlink_to("../a.md")
+    (root / "note.md").symlink_to(".env")
+    workspace = Workspace(root, root)
+    typed = "@link.md @note.md @.env @../a.md"
+    text = naming_only_inside(typed, typed, workspace, lambda path: path.name == ".env")
+    assert text == "link.md note.md @.env @../a.md"

@@ -13,7 +13,7 @@ import asyncio
 import codecs
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -47,18 +47,35 @@ async def attach(
 ) -> UserMessage:
     """``text`` as a message, with the files that it names; maybe only those of ``workspace``.
 
-    ``say`` is told of what reads as the name of a file that is not there.
+    A name in the workspace attaches no file elsewhere, and no credential that it does not name:
+    anybody may have put a link there. ``say`` is told of that, and of what reads as the name of a
+    file that is not there.
     """
     typed = TextPart(text)
     if "@" not in text:
         return UserMessage((typed,))
-    missing: list[str] = []
-    may = (lambda _, real: workspace.contains(real)) if only_inside else None
+    from agentcli.app.files.mentions import leads_as_named
+    from agentcli.policy.places import credential_place
+
+    missing, led_away = list[str](), list[str]()
+
+    def may(mention: Mention, real: Path) -> bool:
+        if leads_as_named(mention, real, workspace, lambda path: bool(credential_place((path,)))):
+            return not only_inside or workspace.contains(real)
+        led_away.append(mention.path)
+        return False
+
     parts = await asyncio.to_thread(attached_parts, text, workspace, missing, may)
     if missing and not only_inside:
-        names = ", ".join(f"@{one_line(name)[:MAX_TOLD_CHARS]}" for name in missing[:MAX_TOLD])
-        say(f"no such file: {names} - sent as typed, with nothing attached")
+        say(f"no such file: {_told(missing)} - sent as typed, with nothing attached")
+    if led_away and not only_inside:
+        what = "a link leads elsewhere, or to what may hold keys"
+        say(f"not attached: {_told(led_away)} - {what}; name that file itself")
     return UserMessage((typed, *parts))
+
+
+def _told(names: Sequence[str]) -> str:
+    return ", ".join(f"@{one_line(name)[:MAX_TOLD_CHARS]}" for name in names[:MAX_TOLD])
 
 
 def attached_parts(

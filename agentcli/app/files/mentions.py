@@ -6,12 +6,13 @@ a text. An ``@`` within a word (``mail@example.org``) names nothing.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from agentcli.domain.patterns import LazyPattern
-from agentcli.domain.tools import Workspace
+from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 
 # what may stand before the @
@@ -95,7 +96,7 @@ def naming_only_inside(
 
     def stays(mention: Mention) -> bool:
         try:
-            return may(mention, workspace.resolve(mention.path))
+            return may(mention, real_path(workspace.resolve(mention.path)))
         except (OSError, RuntimeError, ValueError):  # names no file
             return True
 
@@ -116,10 +117,25 @@ def typed_or_inside(
     meant = {mention.text for readings in find_mentions(typed) for mention in readings}
 
     def may(mention: Mention, path: Path) -> bool:
-        is_meant = mention.text in meant
-        return is_meant or (workspace.contains(path) and not is_secret(path))
+        if mention.text in meant:
+            return leads_as_named(mention, path, workspace, is_secret)
+        return workspace.contains(path) and not is_secret(path)
 
     return may
+
+
+def leads_as_named(
+    mention: Mention, real: Path, workspace: Workspace, is_secret: Callable[[Path], bool]
+) -> bool:
+    """Whether what the user typed names the file at the resolved path that it leads to.
+
+    A name in the workspace names no file elsewhere, and no secret one that has another name:
+    anybody may have put a link there.
+    """
+    named = Path(os.path.normpath(workspace.resolve(mention.path)))
+    if not any(named.is_relative_to(base) for pair in workspace.led for base in pair):
+        return True
+    return workspace.contains(real) and (named.name == real.name or not is_secret(real))
 
 
 def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
