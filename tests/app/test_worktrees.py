@@ -118,6 +118,22 @@ WORK = [_change, _stage, _delete, _untracked, _commit, _detached, _stash, _neste
 WORK += [_foreign_link, _broken_index]
 
 
+@pytest.mark.spec("SCALE-1", "SEC-13")
+@pytest.mark.parametrize("name", [".gitignore", "new/.gitattributes", "new/.git/HEAD"])
+def test_a_pipe_that_git_would_wait_for_holds_nothing_up(
+    trees: Worktrees, root: Path, state: Path, name: str
+) -> None:
+    stay = trees.enter(repository_at(root), "one")
+    pipe = stay.directory / name
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    for other in ("objects", "refs"):
+        (pipe.parent / other).mkdir()
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    found = trees.leave(stay)
+    assert found is not None and name in found.text() and pipe.exists()
+
+
 @pytest.mark.sampled
 @pytest.mark.spec("SCALE-1")
 @pytest.mark.parametrize("work", WORK, ids=lambda each: each.__name__.strip("_"))

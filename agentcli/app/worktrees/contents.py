@@ -84,6 +84,8 @@ def look(git: SafeGit, tree: Worktree) -> TreeState:
     admin = tree.admin
     if admin is None or not is_linked(tree):
         return TreeState(problem="it is no worktree of its repository any more")
+    if pipe := _pipe_in(tree.path):
+        return TreeState(problem=f"git would wait for the named pipe {one_line(pipe)}")
     own = by_directory(git, admin, tree.path)
     listed = None
     with contextlib.suppress(UsageError), own.without_filters(tree.path) as plain:
@@ -108,6 +110,23 @@ def look(git: SafeGit, tree: Worktree) -> TreeState:
         problem="a submodule is checked out in it" if (admin / "modules").exists() else "",
         head=os.fsdecode(branch or b"").strip() or head[:12],
     )
+
+
+def _pipe_in(path: Path) -> str:
+    """A pipe in the place of what git reads, which would wait for a writer."""
+    waiting = [str(path)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.is_symlink() or entry.is_file():
+                    continue
+                elif stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
+                    name = Path(entry.path).relative_to(path)
+                    if any(part.startswith(".git") for part in name.parts):
+                        return str(name)
+    return ""
 
 
 def commits_only_there(git: SafeGit, tree: Worktree, tips: Sequence[str]) -> int:
