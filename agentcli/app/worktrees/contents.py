@@ -77,6 +77,8 @@ def _counted(number: int, what: str) -> str:
 
 def look(git: SafeGit, tree: Worktree) -> TreeState:
     """What is in ``tree`` that is nowhere else."""
+    if pipe := _pipe_in(tree.path) or _pipe_in(tree.repository):
+        return TreeState(problem=f"git would wait for the named pipe {one_line(pipe)}")
     common = by_directory(git, tree.repository)
     tip = commit_of(common, f"refs/heads/{tree.branch}") if tree.made_branch else ""
     if not tree.path.is_dir():
@@ -84,8 +86,6 @@ def look(git: SafeGit, tree: Worktree) -> TreeState:
     admin = tree.admin
     if admin is None or not is_linked(tree):
         return TreeState(problem="it is no worktree of its repository any more")
-    if pipe := _pipe_in(tree.path):
-        return TreeState(problem=f"git would wait for the named pipe {one_line(pipe)}")
     own = by_directory(git, admin, tree.path)
     listed = None
     with contextlib.suppress(UsageError), own.without_filters(tree.path) as plain:
@@ -123,8 +123,8 @@ def _pipe_in(path: Path) -> str:
                 elif entry.is_symlink() or entry.is_file():
                     continue
                 elif stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
-                    name = Path(entry.path).relative_to(path)
-                    if any(part.startswith(".git") for part in name.parts):
+                    name = Path(entry.path).relative_to(path.parent)
+                    if any(".git" in part for part in name.parts):
                         return str(name)
     return ""
 
