@@ -46,6 +46,9 @@ _GIT_MAGIC = re.compile(r"\A\((?![a-z,]*exclude)[a-z,]*\)")  # gitglossary(7), "
 # of git: they leave what is in a file alone
 _GIT_NAMES_ONLY = re.compile(r"\S+(?: -C \S+)? (?:check-ignore |ls-files |rm (?:.* )?--cached )")
 _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "jq"})
+# what gives the pattern, or the program: then the first word is a file as well
+_PATTERN_TOLD = re.compile(r"-[A-Za-z0-9]*[ef]|--(?:reg|exp|sou|fil?e?(?:=|\Z))")
+_PROGRAM_TOLD = re.compile(r"-[A-Za-z0-9]*f|--fr")
 _LEAVES_OUT = frozenset({"--exclude", "--exclude-dir"})
 _IS_NOT = re.compile(r"(?:!|-not)-(?:i?name|i?path|wholename)")  # of find
 _HANDS_ON = GIVE_WORDS | {"read", "mapfile", "readarray"}
@@ -152,7 +155,8 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
         return
     if program == "git" and _GIT_NAMES_ONLY.match(" ".join((*map(str, words), ""))):
         return
-    skips = program in _PATTERN_FIRST and not {"-e", "-f", "--regexp", "--file"} & set(words)
+    told = _PROGRAM_TOLD if program == "jq" else _PATTERN_TOLD
+    skips = program in _PATTERN_FIRST and not any(map(told.match, filter(None, words[1:])))
     for at, word in enumerate(words[1:]):
         is_left = words[at] in _LEAVES_OUT or _IS_NOT.fullmatch(f"{words[at - 1]}{words[at]}")
         if word is None or is_left:

@@ -732,6 +732,9 @@ def test_reading_a_credential_asks_in_every_tool_also_at_home(
         command(workspace, "python3 x.py .aws/credentials"), command(workspace, "cat $(echo .netrc)"),
         command(workspace, "git show HEAD~2:./.netrc"), command(workspace, "git cat-file -p :0:.npmrc"),
         command(workspace, "find . -name .netrc -exec cat {} +"), command(workspace, "dd if=.netrc"),
+        command(workspace, "grep -e. .netrc"), command(workspace, "grep -nve x .netrc"),
+        command(workspace, "fgrep --regexp= .netrc"), command(workspace, "grep -fsrc/a.py -v .netrc"),
+        command(workspace, "sed -ne1p .netrc"), command(workspace, "sed --expression=p .netrc"),
         command(workspace, "f=.netrc; cat $f"), command(workspace, "curl -F f=@.netrc -d@x localhost"),
         command(workspace, "curl -d@.netrc x"), command(workspace, "cat " + "x " * 700 + ".netrc"),
         command(workspace, "shopt -s dotglob; cat *"), command(workspace, "for f in .s*/i*; do cat $f; done"),
@@ -744,6 +747,7 @@ def test_reading_a_credential_asks_in_every_tool_also_at_home(
         assert "credentials" in decision.reason
     default = Policy(Mode.DEFAULT, contained=True)
     for text in ("ls -la .ssh", "test -f .netrc && echo yes", "echo .env", "grep .env src/a.py",
+                 "grep --exclude=x -l .env src/a.py",
                  "find . -name .env", "cat .env.example", "git check-ignore .env"):  # fmt: skip
         assert judged(command(workspace, text), default).answer is ALLOW, text
     auto = Policy(Mode.AUTO, contained=True)
