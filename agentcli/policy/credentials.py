@@ -50,6 +50,7 @@ _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk",
 _PATTERN_TOLD = re.compile(r"-[A-Za-z0-9]*[ef]|--(?:reg|exp|sou|fil?e?(?:=|\Z))")
 _PROGRAM_TOLD = re.compile(r"-[A-Za-z0-9]*f|--fr")
 _LEAVES_OUT = frozenset({"--exclude", "--exclude-dir"})
+_AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _IS_NOT = re.compile(r"(?:!|-not)-(?:i?name|i?path|wholename)")  # of find
 _HANDS_ON = GIVE_WORDS | {"read", "mapfile", "readarray"}
 _RUNS_CODE = re.compile(
@@ -157,21 +158,36 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
         return
     told = _PROGRAM_TOLD if program == "jq" else _PATTERN_TOLD
     skips = program in _PATTERN_FIRST and not any(map(told.match, filter(None, words[1:])))
+    leaves_out = _leaves_out(program)
     for at, word in enumerate(words[1:]):
-        is_left = words[at] in _LEAVES_OUT or _IS_NOT.fullmatch(f"{words[at - 1]}{words[at]}")
-        if word is None or is_left:
+        leaves_out = leaves_out and word != "--"
+        if word is None or (leaves_out and _is_left(program, words[max(0, at - 1) : at + 1])):
             continue
         if program == "git" and ":" in word:  # "<rev>:<path>", "-L1,5:<path>", ":(icase)<path>"
             yield _GIT_MAGIC.sub("", word.rpartition(":")[2])
         if word.startswith("-"):
             option, _, value = word.partition("=")
-            yield "" if option in _LEAVES_OUT else (value or word[2:]).lstrip("@")
+            is_left = leaves_out and option in _LEAVES_OUT
+            yield "" if is_left else (value or word[2:]).lstrip("@")
             yield from _BEHIND_LETTERS.findall(word)
         elif skips:
             skips = False
         else:
             yield word
             yield word.rpartition("=")[2].lstrip("@")  # "dd if=FILE", "curl -F x=@FILE"
+
+
+def _leaves_out(program: str) -> bool:
+    """Whether it may have an option that names what it leaves alone; awk's end at its program."""
+    spec = spec_of(program)
+    return program not in _AWKS and (spec is None or "--exclude" in spec.marks)
+
+
+def _is_left(program: str, before: Sequence[str | None]) -> bool:
+    """Whether the words ``before`` another one say that this is what is left alone."""
+    if program in {"find", "gfind"}:
+        return _IS_NOT.fullmatch("".join(map(str, before))) is not None
+    return before[-1] in _LEAVES_OUT
 
 
 # --- what shows files that its words do not name --------------------------------------------------

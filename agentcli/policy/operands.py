@@ -62,11 +62,13 @@ def perhaps_of(words: Words) -> Words:
         rest = _without_script(rest)
     found: list[str | None] = []
     left = ""
+    is_option = True
     for word in rest:
         text = word or ""
+        is_option = is_option and text != "--"
         option, _, value = text.partition("=")
         if text.startswith("-"):
-            is_left = _LEAVE.fullmatch(option)
+            is_left = is_option and _LEAVE.fullmatch(option)
             left = option if is_left and not value else ""
             glued = _GLUED.match(text)
             found += [] if is_left else [value or text[2:], glued[1] if glued else ""]

@@ -258,7 +258,7 @@ WRITES = [
     "wget -qO .git/config u", "wget -P ~/.ssh u", "patch --output=.git/config a", "csplit -f .git/hooks/x a 1",
     "git --work-tree=.git/hooks checkout -f HEAD", "git --work-tree .git/hooks restore a",
     "flock .git/hooks/x true",
-    "sed --in-pl s/a/b/ .git/config", "tar xf a.tar .git/hooks/pre-push", "tar --extract -f a .git/config",
+    "sed --in-pl s/a/b/ .git/config", "uniq -- -e .git/config", "x -- --exclude .envrc", "tar xf a.tar .git/hooks/pre-push", "tar --extract -f a .git/config",
     "git config --unset-all a.b", "git config --remove-section a", "git config edit",
     "find . -name a -exec cp {} .git/config ';'", "find . -exec cp {} + -o -exec cp {} .git/config ';'",
     "find .envrc -delete", "find .envrc -exec rm {} +", "echo a | xargs -I{} cp {} .git/config", "xargs --replace=% mv % .git/hooks", "cd -- .git && touch hooks/x",
