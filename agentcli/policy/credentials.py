@@ -111,9 +111,7 @@ def _named(
         for words in variables.readings(command):
             for name in _names_read(replace(command, words=words), hands_on=hands_on):
                 yield name, command.text
-    fed = (
-        form for each in _FED_BY.finditer(text[:LONGEST_LOOSE]) for form in variables.forms(each[1])
-    )
+    fed = (form for name in _fed_by(text[:LONGEST_LOOSE]) for form in variables.forms(name))
     texts = (*_HERE_STRING.findall(text), *(fed for each in commands for fed in each.fed))
     given = (unquoted(name) for each in texts if is_given for name in each.split())
     kept = (each.partition("=")[2] for command in commands for each in command.assignments)
@@ -122,6 +120,13 @@ def _named(
     more = _in_code(commands, starts) if _RUNS_CODE.search(text) else ()
     yield from ((name, "") for name in chain(fed, given, held))
     yield from more
+
+
+def _fed_by(text: str) -> Iterator[str]:
+    """What stands behind ``<``, also where a line goes on in the middle of it."""
+    yield from (found[1] for found in _FED_BY.finditer(text))
+    if "\\\n" in text:
+        yield from (found[1] for found in _FED_BY.finditer(text.replace("\\\n", "")))
 
 
 def _names_credential(text: str) -> bool:
@@ -225,7 +230,7 @@ def may_search(text: str, cwd: Path) -> bool:
     parsed = parse_bash(text)
     if not parsed.understood and (len(text) > LONGEST_LOOSE or _GIVES.search(text)):
         return True
-    if _EVALUATED.search(text) or any(_MADE.search(m[1]) for m in _FED_BY.finditer(text)):
+    if _EVALUATED.search(text) or any(map(_MADE.search, _fed_by(text))):
         return True
     loose = () if parsed.understood else loose_commands(_SUBSTITUTION.sub(" $ ;", text))
     named = (each for each in loose if each.words[0] is not None)
