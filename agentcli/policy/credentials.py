@@ -14,7 +14,9 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from agentcli.domain.tools import Workspace
+from agentcli.domain.files import read_start, small_file
+from agentcli.domain.tools import Workspace, real_path
+from agentcli.domain.worktrees import link_in, named_by
 from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, unquoted
 from agentcli.policy.decision import CallPlace
@@ -23,9 +25,11 @@ from agentcli.policy.places import (
     LONGEST_LOOSE,
     OPEN,
     GlobFinder,
+    Starts,
     Variables,
     credential_place,
     found_by,
+    is_git_directory,
     loose_commands,
     places_of,
     seen_words,
@@ -67,6 +71,8 @@ _SHOWS_HIDDEN = re.compile(r"dotglob|GLOBIGNORE")
 _HERE_STRING = re.compile(r"<<<\s*([^\s;&|()<>]+)")
 _FED_BY = re.compile(r"""(?<![<&])<>?(?![<&(])[ \t]*((?:"[^"\n]*"|'[^'\n]*'|[^\s;&|()<>"'])+)""")
 _MOST_PATHS = 5_000
+_LONGEST_PATH = 4_096
+_RUNS_ON_FILES = re.compile(rb"filter|textconv|include", re.IGNORECASE)  # git-config(1)
 
 
 def credentials_read(
@@ -234,8 +240,8 @@ def may_search(text: str, cwd: Path) -> bool:
         return True
     loose = () if parsed.understood else loose_commands(_SUBSTITUTION.sub(" $ ;", text))
     named = (each for each in loose if each.words[0] is not None)
-    is_sure = starts_of(parsed.commands, cwd).is_sure
-    return any(_may_search(command, cwd, is_sure=is_sure) for command in (*parsed.commands, *named))
+    starts = starts_of(parsed.commands, cwd)
+    return any(_may_search(command, starts) for command in (*parsed.commands, *named))
 
 
 _EVALUATED = re.compile(r"\b(?:PS4|BASH_ENV)\+?=|\bcompgen\b|@P\}")  # whose quoted texts bash runs
@@ -245,7 +251,7 @@ _IS_DEEP = re.compile(r"(?<!\S)--(?:rec|der|di[a-z]*[= ]rec)")
 _SUBSTITUTION = re.compile(r"\$\(|`")
 
 
-def _may_search(command: SimpleCommand, cwd: Path, *, is_sure: bool) -> bool:
+def _may_search(command: SimpleCommand, starts: Starts) -> bool:
     program, words = command.program, command.words
     is_guess = command.wrappers[-1:] and command.wrappers[-1] in _SHELLS  # "bash $x"
     if words[:1] == (None,) and not is_guess:
@@ -253,7 +259,7 @@ def _may_search(command: SimpleCommand, cwd: Path, *, is_sure: bool) -> bool:
     is_told = None in words and program in _OBEY
     if is_told or program in _SEARCH or _is_fed_unnamed(command):
         return True
-    if program in _ASKED and _ASKED[program](command, cwd):
+    if program in _ASKED and any(_ASKED[program](command, each) for each in starts.directories):
         return True
     given = [each or "" for each in (*words, *command.sources)]
     lists = any(each.startswith(("--fil", "-files0")) for each in given)
@@ -263,7 +269,7 @@ def _may_search(command: SimpleCommand, cwd: Path, *, is_sure: bool) -> bool:
         return any(_shows((word or "").rpartition("/")[2]) for word in words)
     if is_open or lists:
         return lists or _reads_lists(command)
-    return not is_sure and _shows(program) and _has_operand(command)
+    return not starts.is_sure and _shows(program) and _has_operand(command)
 
 
 def _shows(program: str) -> bool:
@@ -305,6 +311,9 @@ def _may_grep(command: SimpleCommand, _: Path) -> bool:
 def _may_show_untracked(command: SimpleCommand, cwd: Path) -> bool:
     """What git tracks it shows; outside of a repository, or of it, it compares any files."""
     words = command.words
+    there = (*values_of(words, "-C"), "")
+    if len(there) > len((".", "")) or there[0] is None or _has_filters(cwd / there[0]):
+        return True
     known = {word for word in words if word}
     elsewhere = any(each.startswith(("GIT_DIR=", "GIT_CEIL")) for each in command.assignments)
     if elsewhere or not known.isdisjoint({"hash-object", "interpret-trailers"}):
@@ -322,6 +331,22 @@ def _may_show_untracked(command: SimpleCommand, cwd: Path) -> bool:
             return True
     compares = None in words or not known.isdisjoint({"diff", "grep"})
     return compares and not any(os.path.lexists(p / ".git") for p in (cwd, *cwd.parents))
+
+
+def _has_filters(directory: Path) -> bool:
+    """Whether the repository there may have git run a program on files, or one within it may."""
+    if len(str(directory)) > _LONGEST_PATH:
+        return True
+    real = real_path(directory)
+    for place in (real, *real.parents):
+        entry = place / ".git"
+        if os.path.lexists(entry) or is_git_directory(place):
+            own = (entry if os.path.isdir(entry) else named_by(entry)) or place  # noqa: PTH112 - never raises
+            places = (own, own / link_in(small_file(own / "commondir")))
+            files = (each / name for each in places for name in ("config", "config.worktree"))
+            runs = any(_RUNS_ON_FILES.search(read_start(each)) for each in files)
+            return runs or any(os.path.lexists(each / "modules") for each in places)
+    return False
 
 
 def _may_run_unknown(command: SimpleCommand, _: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -217,6 +218,26 @@ def test_git_does_not_take_a_tracked_credential_for_changed(kind: str, root: Pat
                 assert said.access is not None and not said.access.hides
                 shown = await here.with_access(said.access, command)
                 assert ".env" not in shown and "denied" not in shown
+
+    asyncio.run(go())
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_a_repository_has_git_run_on_files_reads_no_credential(kind: str, root: Path) -> None:
+    (root / "src/.gitattributes").write_text("a.py filter=x\n")
+    for text in ("init -q .", "add src", "config filter.x.clean 'cat .env'"):
+        subprocess.run(["git", *shlex.split(text)], cwd=root, check=True)
+    os.rename(root / ".git", root / "own")
+    (root / ".git").write_text("gitdir: own\n")
+
+    async def go() -> None:
+        async with Sandboxed(root, kind, own=OWN) as here:
+            for command in ("git diff", "git -C src diff", "cd src && git diff", "git status"):
+                await here.say(f"cd {root}; echo y > src/a.py")
+                said = decision(root, command, Mode.DEFAULT)
+                assert said.answer is Answer.ALLOW and said.access is not None
+                assert "canary" not in await here.with_access(said.access, command)
 
     asyncio.run(go())
 
