@@ -244,6 +244,15 @@ def may_search(text: str, cwd: Path) -> bool:
     return any(_may_search(command, starts) for command in (*parsed.commands, *named))
 
 
+def shows_no_file(text: str) -> bool:
+    """Whether no command of ``text`` shows what is in a file, but for what git tracks."""
+    parsed = parse_bash(text)
+    return parsed.understood and all(
+        command.program in _TELL and all(each.writes for each in command.redirections)
+        for command in parsed.commands
+    )
+
+
 _EVALUATED = re.compile(r"\b(?:PS4|BASH_ENV)\+?=|\bcompgen\b|@P\}")  # whose quoted texts bash runs
 _MADE = re.compile(r"[$`*?\[]")
 _GIVES = re.compile(r"xargs|parallel|-exec|-ok")

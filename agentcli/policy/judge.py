@@ -182,12 +182,14 @@ class _Judged:
         reads = self.effect is Effect.READ
         if self.secret is not None:  # it is to be seen: the user was asked about it
             return Access.READ_ONLY if reads else Access.INSIDE
-        from agentcli.policy.credentials import may_search
+        from agentcli.policy.credentials import may_search, shows_no_file
 
         text, cwd = self.subject.text or "", self.place.workspace.cwd
         if may_search(text, cwd) or self._lets_shell_search(text):
             return Access.SEARCH if reads else Access.INSIDE_SEARCH
-        return Access.READ_ONLY if reads else Access.INSIDE
+        if reads:  # which of its words are files is a matter of tables, and those may be wrong
+            return Access.READ_ONLY if shows_no_file(text) else Access.SEARCH
+        return Access.INSIDE
 
     def _lets_shell_search(self, text: str) -> bool:
         """Whether another shell than bash finds files by what is no pattern to bash."""

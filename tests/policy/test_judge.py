@@ -616,7 +616,10 @@ def test_a_decision_says_where_the_command_would_run(workspace: Workspace) -> No
         return judged(command(workspace, text, **more), policy).access
 
     default = Policy(contained=True)
-    assert access(default, "cat src/a.py") is Access.READ_ONLY
+    assert access(default, "ls src; git status") is Access.READ_ONLY
+    assert access(default, "cat src/a.py") is Access.SEARCH  # its words may be read wrongly
+    assert access(default, "wc -c < src/a.py") is Access.SEARCH
+    assert access(default, "cat .env") is Access.READ_ONLY  # which asks
     assert access(default, "make") is Access.INSIDE
     assert access(default, "make", access="network") is Access.NETWORK
     assert access(default, "ls", access="outside") is Access.OUTSIDE
