@@ -79,8 +79,7 @@ def settings_in_force(
     )
     if project is not None:
         settings = load_settings(paths, os.environ, flags, project)
-    settings.watch_secrets(REDACTOR.add)
-    return settings, (*notices, *settings.warnings)
+    return settings, _told(settings, notices)
 
 
 def _swept(journals: Path) -> Sequence[str]:
@@ -106,7 +105,13 @@ def settings_here() -> tuple[Settings, tuple[str, ...]]:
     project, notices = trusted_project(paths, found)
     if project is not None:
         settings = load_settings(paths, os.environ, project=project)
-    return settings, (*notices, *settings.warnings)
+    return settings, _told(settings, notices)
+
+
+def _told(settings: Settings, notices: Sequence[str]) -> tuple[str, ...]:
+    """All warnings, without keys: some name a hook by its command (SEC-9)."""
+    settings.watch_secrets(REDACTOR.add)
+    return tuple(map(REDACTOR.redact_value, (*notices, *settings.warnings)))
 
 
 def known_names(options: RunOptions) -> KnownNames:

@@ -29,7 +29,7 @@ from agentcli.config.paths import REPAIR, Paths, read_text
 from agentcli.config.redaction import address_secrets, environment_secrets
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort, PermissionMode, ProviderConfig
-from agentcli.domain.secrecy import is_secret, secrets_in
+from agentcli.domain.secrecy import is_secret, keys_within, secrets_in
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
@@ -133,8 +133,9 @@ class Settings:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must never be shown or stored: keys, tokens, passwords (SEC-9)."""
+        hooked = [key for hook in self.hooks for key in keys_within(hook.command)]
         if not (self.providers or self.stored or self.search_api_key_env or self.search_url):
-            return tuple(environment_secrets(self.env, {}))
+            return (*environment_secrets(self.env, {}), *hooked)
         configs = self.providers.values()
         named = {config.key_env: config.base_url for config in configs if config.key_env}
         named |= {name: "" for name in [self.search_api_key_env] if name}
@@ -148,7 +149,7 @@ class Settings:
             for pair in (*config.headers.items(), *config.query.items())
             for text in secrets_in(*pair)  # "Bearer KEY"
         ]
-        return (*environment_secrets(self.env, named), *kept, *in_addresses, *sent)
+        return (*environment_secrets(self.env, named), *kept, *in_addresses, *sent, *hooked)
 
     @property
     def sent_variables(self) -> list[str]:

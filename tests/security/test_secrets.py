@@ -235,6 +235,24 @@ def test_a_hook_that_fails_loudly_tells_no_key(tmp_path: Path, own_home: Path, w
     assert_nowhere(tmp_path, own_home, done, *looked_at(env, work, tmp_path))
 
 
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize(
+    "command", ["curl -H 'Authorization: Bearer {}' x", "A_TOKEN={} make", "curl --api-key={} x"]
+)
+def test_the_key_in_a_hook_s_own_command_is_not_told(
+    tmp_path: Path, own_home: Path, work: Path, command: str
+) -> None:
+    key = "Canary0a9b8c7d6e5f4a3b2c"
+    text = json.dumps(f"make; {command.format(key)}; exit 3")
+    (own_home / "config.toml").write_text(f"[[hooks.SessionStart]]\ncommand = {text}\n")
+    with ModelServer([say("done")], strict=False) as server:
+        env = canary_env(server, tmp_path)
+        done = run_agent("run", "--debug", str(tmp_path / "d"), "hi", env=env, cwd=work)
+    assert "of your hooks runs in the sandbox" in done.stderr
+    logs = [*own_home.rglob("*.log"), tmp_path / "d"]
+    assert key not in done.stderr + "".join(path.read_text() for path in logs)
+
+
 @pytest.mark.spec("SEC-9", "UI-3")
 def test_the_chat_keeps_no_key_that_was_typed_printed_or_echoed(
     tmp_path: Path, own_home: Path, work: Path
