@@ -11,9 +11,10 @@ from bisect import bisect_right
 from typing import Any
 
 from agentcli.domain.accounts import IMPORTED, Ledger, SentMessage, UsageRow
+from agentcli.domain.errors import PersistenceError
 from agentcli.domain.messages import Usage
 from agentcli.store.codec import from_column, from_json
-from agentcli.store.reads import SENT_ORDER
+from agentcli.store.reads import MOST_ROWS, SENT_ORDER
 
 _BYTES_PER_TOKEN = 4
 _IMAGE_TOKENS = 1_500
@@ -39,7 +40,14 @@ FROM usage ORDER BY id DESC
 
 
 def read_ledger(db: sqlite3.Connection) -> Ledger:
-    """All messages and all requests; what a sub-agent has spent is one row."""
+    """All messages and all requests; what a sub-agent has spent is one row.
+
+    Raises ``PersistenceError`` for more rows than are held at once (SEC-13).
+    """
+    query = "SELECT (SELECT count(*) FROM message) + (SELECT count(*) FROM usage)"
+    if db.execute(query).fetchone()[0] > MOST_ROWS:
+        what = f"it has more than {MOST_ROWS:,} messages and requests, which are not counted"
+        raise PersistenceError(what, "read it: agent sessions show ID")
     taken_back = _taken_back(db)
     messages, times = [], []
     for seq, size, images, hides, role, at, *call in db.execute(_MESSAGES, (_IMAGE,)):

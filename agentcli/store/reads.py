@@ -53,8 +53,11 @@ IMPORTED_KEY = "imported"
 MAX_INDEXED_CHARACTERS = 100_000
 LONGEST_NAME = 1_000_000
 _BYTES_OF_VALUE = 64
+_BYTES_OF_ROW = 400
 MOST_AT_ONCE = 128_000_000
 """Characters of messages that are loaded at once: far more than any model takes (SEC-13)."""
+MOST_ROWS = MOST_AT_ONCE // _BYTES_OF_ROW
+"""Rows that are held at once, however short they are."""
 _MOST = 1 << 53  # sums of them fit into what SQLite adds up
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display, line, outcome"
@@ -73,12 +76,13 @@ class _Room:
         if not self.fits(text):
             most = f"{MOST_AT_ONCE // 1_000_000} MB"
             raise PersistenceError(
-                f"this session cannot be loaded whole: it holds more than {most} of messages",
+                f"this session cannot be loaded whole: it holds more than {most} of messages,"
+                f" or {MOST_ROWS:,}",
                 "read it: agent sessions show ID; or begin another: agent --new",
             )
 
     def fits(self, text: Any) -> bool:
-        size = len(text) if isinstance(text, str | bytes) else 0
+        size = _BYTES_OF_ROW + len(text) if isinstance(text, str | bytes) else 0
         is_short = size <= self.left
         self.left -= size if is_short else 0
         return is_short
@@ -91,8 +95,8 @@ def read_session(db: sqlite3.Connection, *, hidden: bool = False) -> LoadedSessi
     is left out beyond it.
     """
     get_blob, room = blob_reader(db), _Room(MOST_AT_ONCE)
-    messages = _messages(db, get_blob, room, hidden=hidden)
-    return LoadedSession(read_info(db), messages, _notes(db, room), _runs(db, get_blob, room))
+    messages, runs = _messages(db, get_blob, room, hidden=hidden), _runs(db, get_blob, room)
+    return LoadedSession(read_info(db), messages, _notes(db, room), runs)
 
 
 def read_info(db: sqlite3.Connection) -> SessionInfo:
@@ -260,7 +264,7 @@ def _runs(db: sqlite3.Connection, get_blob: GetBlob, room: _Room) -> Mapping[str
     found = {}
     for row in db.execute(f"SELECT {_RUN_COLUMNS} FROM tool_run ORDER BY rowid"):  # noqa: S608 - constants
         *facts, parked, display, line, outcome = row
-        room.take(parked)
+        room.take(parked or "")
         texts = (text if room.fits(text) else "" for text in (display, line, outcome))
         run = _run((*facts, parked, *texts), get_blob)
         found[run.call_id] = run

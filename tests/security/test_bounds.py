@@ -506,6 +506,27 @@ def test_many_long_rows_of_a_session_file_are_not_held_together(
             assert done.code == 0, done.stderr
 
 
+def test_a_session_file_of_very_many_messages_is_not_gone_on_with(work: Path, home: Path) -> None:
+    directory = home / "agentcli" / "sessions"
+    session_id = make(SessionFiles(directory, home / "agentcli" / "catalogue.db"), "hello")
+    body = json.dumps({"v": 1, "parts": [{"type": "text", "text": "hi"}]})
+    with contextlib.closing(sqlite3.connect(directory / f"{session_id}.db")) as db, db:
+        db.execute(
+            "WITH RECURSIVE number (n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM number WHERE n <"
+            " 330000) INSERT INTO message (seq, created_at, role, body)"
+            " SELECT n, 1, 'user', ? FROM number",
+            (body,),
+        )
+    env = agent_env(None, AGENTCLI_MODEL="offline")
+    for args in (("sessions", "fork", session_id), ("run", "--session", session_id, "go")):
+        done = Measured(*args, env=env, cwd=work).ended()
+        assert done.code == 74 and "or 320,000" in only_error(done)
+    done = Measured("stats", env=env, cwd=work).ended()
+    assert done.code == 0 and "1 session cannot be read" in done.stderr, done
+    exported = Measured("sessions", "export", session_id, env=env, cwd=work).ended()
+    assert exported.code == 74 and "read it: agent sessions show" in only_error(exported)
+
+
 _LONG = 4 * MB
 MAX_EXPORT_KB = 110 * 1024  # what the program needs for itself, and a few times a long row
 
