@@ -52,6 +52,8 @@ _HELPED = re.compile(
 _PROGRAM_KEYS = frozenset(
     {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
 )
+# git-config(1): "submodule.<name>.gitdir", since Git 2.54; where it always was, it is looked at
+_OF_MODULES = re.compile(r"\.git/modules/(?!\.\.?\Z)[^/]+")
 
 # what runs a repository's hooks -> where it is told which
 _MANAGERS = (
@@ -124,7 +126,8 @@ def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
         elif match := _SETTING.match(text, at):
             key = match[1].lower()
             value = _plain(match[2] or "")
-            if not _is_harmless_key(section, key) or (section, key) in _REMOTES:
+            is_elsewhere = key == "gitdir" and not _OF_MODULES.fullmatch(value)
+            if is_elsewhere or not _is_harmless_key(section, key) or (section, key) in _REMOTES:
                 found.append((section, key, value, heading))
         else:
             return None

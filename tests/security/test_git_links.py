@@ -369,3 +369,28 @@ def test_working_trees_may_lie_in_a_bare_repository(tmp_path: Path) -> None:
     commands = "git clone -q --bare . bare; cd bare; git worktree add -q tree; git -C tree status"
     (said,) = told(work, commands, kind="landlock")
     assert "set-aside" not in said and "exit code 0" in said
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    ("place", "stays"),
+    [
+        (".git/logs/modules/s", False),
+        ("/dev/shm/modules/s", False),
+        (".git/modules/../logs/modules/s", False),
+        (".git/modules/..", False),
+        (".git/modules/lib%2fs", True),
+    ],
+)
+def test_no_submodule_has_its_git_directory_elsewhere(
+    tmp_path: Path, kind: str, place: str, stays: bool
+) -> None:
+    """``git submodule update`` runs the hooks that it finds there (Git 2.54)."""
+    work = make_repository(tmp_path / "work")
+    (said,) = told(
+        work, f"git init -q new; git -C new config submodule.s.gitdir {place}", kind=kind
+    )
+    asked = ["git", "config", "submodule.s.gitdir"]
+    found = subprocess.run(asked, cwd=work / "new", capture_output=True, text=True, check=False)
+    assert found.stdout.strip() == (place if stays else ""), said
