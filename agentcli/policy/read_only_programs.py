@@ -355,6 +355,11 @@ def _alone(words: Sequence[str], _may_read: Readable) -> bool:
     return len(words) == 1
 
 
+def _set(words: Sequence[str], _may_read: Readable) -> bool:
+    """``set -euo pipefail``: when the shell gives up, which ends with the command."""
+    return re.fullmatch(r"-[eu]+|(?:-[eu]+ )?-[eu]*o pipefail", " ".join(words[1:])) is not None
+
+
 def _any(words: Sequence[str], may_read: Readable) -> bool:
     """What it is told only changes what it prints."""
     return UNKNOWN not in words and _stays([w for w in words if w[:5] != "/dev/"], may_read)
@@ -480,6 +485,7 @@ WIDE: dict[str, Judge] = {
     "find": _find_running, "sed": _sed, "jq": _jq, "date": _date, "test": _test,
     "[": _test, "[[": _test, "command": _command, "awk": _awk, "gawk": _awk, "mawk": _awk,
     "ps": _ps, "printf": _printf, "sleep": _sleep, "git": _git, "read": _read, "env": _alone,
+    "set": _set,
     **dict.fromkeys(_TOOLS, _tool),
     **dict.fromkeys(("printenv", "lscpu", "lsb_release", "locale", "getconf", "tty", "cal", "pgrep",
                      "vmstat", "lsmod", "lsblk", "nvidia-smi", "logname", "users", "who", "w",

@@ -364,6 +364,7 @@ def test_everyday_looks_are_read_only_everywhere(contained: bool, workspace: Wor
 
 # what only the read-only sandbox makes sure of
 CONTAINED_LOOKS = [
+    "set -e; ls", "set -euo pipefail; cd sub && ls", "set -e -o pipefail; ls | wc -l",
     "(cd sub; ls) && (cd sub; ls)", "(cd sub && ls); (cd ./sub && ls)", "diff <(cd sub; ls) <(cd sub; ls)",
     "curl --version",  # OPENSSL_CONF may name what it loads
     "cd sub; ls", "! ls", "cat <<< x", "cat <<E\nx\nE", "cat - <<E\nx\nE", "git log @{u}..", "if [ -f a.txt ]; then cat a.txt; else echo no; fi",
@@ -514,6 +515,7 @@ NEVER = [
     "find . | xargs --replace touch cat x", "find . | xargs --eof sh cat", "ls | xargs --max-lines cp cat x",
     "tree -Io x out", "tree -aPo x out", "rg --type-add 'e:.env' -te x", "rg --ignore-file ig x",
     "cd sub || cd inner; cat ../../x", "if cd sub; then cd .; else cd inner; fi; cat ../../x",
+    "set -a; ls", "set -- x; ls", "set -o posix; ls", "set; ls", "set -e x; ls", "set -e; cd sub; cat ../../x",
     "cd sub < nope; cat ../../x", "(cd sub; ls); cat ../x", "(cd sub; (cd ..; ls); cat ../../x)", "cd sub <<< $(cat ../x)",
     "echo $(cd sub; ls) > /dev/null; cat ../x", "[[ a == @(a|b) ]]", "[[ a < b ]]", "diff <(cd .. && ls) a.txt", "time -o x ls", "nice make", "timeout 5 git gc",
 ]  # fmt: skip
