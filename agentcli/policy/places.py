@@ -14,8 +14,9 @@ import contextlib
 import fnmatch
 import os
 import re
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -184,25 +185,73 @@ def credentials_below(path: Path) -> Iterator[Path]:
     if credential_place((path,)):
         yield path
         return
-    waiting, seen = [(str(path), 0)], 0
+    waiting, left = [(str(path), 0)], _MAX_SEEN
     for directory, depth in waiting:
-        with contextlib.suppress(OSError), os.scandir(directory) as entries:
-            for entry in islice(entries, _MAX_SEEN - seen):
-                seen += 1
-                name = entry.name
-                lower = plain_name(name)
-                may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
-                may_be = may_be or _HOLDS_KEYS.fullmatch(lower) is not None
-                goes_on = depth < _SEEN_DEPTH and name not in _NOT_SEARCHED
-                is_link = not may_be and entry.is_symlink()
-                if (may_be and _credential(Path(entry.path))) or (
-                    is_link and _credential(real_path(Path(entry.path)))
-                ):
-                    yield Path(entry.path)
-                elif goes_on and entry.is_dir(follow_symlinks=False):
-                    waiting.append((entry.path, depth + 1))
-        if seen >= _MAX_SEEN:
+        listing, found = _listing_of(directory, left), set[str]()
+        for name in listing.maybe:
+            entry = Path(directory, name)
+            if _credential(entry) or (name in listing.links and _credential(real_path(entry))):
+                found.add(name)
+                yield entry
+        below = (name for name in listing.directories if depth < _SEEN_DEPTH and name not in found)
+        waiting += [(os.path.join(directory, name), depth + 1) for name in below]  # noqa: PTH118 - texts
+        left -= listing.size
+        if left <= 0:
             return
+
+
+@frozen
+class _Listing:
+    """Of a directory's ``size`` names those of credentials and ``links``, and where to look on.
+
+    ``stamp`` tells whether it has changed since.
+    """
+
+    maybe: tuple[str, ...] = ()
+    links: frozenset[str] = frozenset()
+    directories: tuple[str, ...] = ()
+    size: int = 0
+    stamp: tuple[int, int, int] = (0, 0, 0)
+
+
+_LISTINGS: dict[str, _Listing] = {}
+_MOST_LISTINGS = 20_000
+_SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system; see inode(7) of "ctime"
+
+
+def _listing_of(directory: str, most: int) -> _Listing:
+    """What is in ``directory``, at most ``most`` names; it is read again when it has changed."""
+    try:
+        status = os.stat(directory)  # noqa: PTH116 - a text
+        stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
+        known = _LISTINGS.get(directory)
+        if known is not None and known.stamp == stamp and known.size <= most:
+            return known
+        is_settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
+        with os.scandir(directory) as entries:
+            listing = replace(_listed(islice(entries, most)), stamp=stamp)
+    except OSError:
+        return _Listing()
+    if is_settled and listing.size < most:
+        if len(_LISTINGS) >= _MOST_LISTINGS:
+            _LISTINGS.clear()
+        _LISTINGS[directory] = listing
+    return listing
+
+
+def _listed(entries: Iterable[os.DirEntry[str]]) -> _Listing:
+    maybe, links, directories, size = list[str](), set[str](), list[str](), 0
+    for entry in entries:
+        size, name = size + 1, entry.name
+        lower = plain_name(name)
+        may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
+        if entry.is_symlink():
+            links.add(name)
+        if may_be or name in links or _HOLDS_KEYS.fullmatch(lower):
+            maybe.append(name)
+        if name not in _NOT_SEARCHED and entry.is_dir(follow_symlinks=False):
+            directories.append(name)
+    return _Listing(tuple(maybe), frozenset(links), tuple(directories), size)
 
 
 def _credential(path: Path) -> str:

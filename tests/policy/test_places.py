@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.sandbox import HOME_SECRETS, plain_name
+from agentcli.policy import places
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.places import (
     CREDENTIAL_NAMES,
@@ -269,6 +270,41 @@ def test_logins_and_keys_in_hidden_directories_of_a_home_are_known_by_their_form
     for name in ("auth.json", "src/auth.json", ".any/settings.json", ".a/b/c/d/auth.json", ".any"):
         assert not credential_place((tmp_path / name,)), name
     assert not credential_place((tmp_path.parent / ".any/auth.json",))
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_look_that_is_kept_sees_every_change(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_SETTLED_NS", -1)  # as if all were old
+    deep = tmp_path / "a/b/c"
+    probe = tmp_path_factory.mktemp("clock")
+
+    def go_on() -> None:
+        """Until the clock of the file system does."""
+        last = max(deep.stat().st_ctime_ns, tmp_path.stat().st_ctime_ns)
+        while probe.stat().st_ctime_ns <= last:
+            os.utime(probe)
+
+    deep.mkdir(parents=True)
+    (deep / "f").touch()
+    (tmp_path / "link").symlink_to("a/b/c/f")
+    (tmp_path / "token").symlink_to("a/b/c/f")
+    assert [*credentials_below(tmp_path)] == []
+    with monkeypatch.context() as patch:
+        patch.setattr(places, "_listed", None)  # nothing is read again
+        assert [*credentials_below(tmp_path)] == []
+    go_on()
+    (deep / ".env").touch()
+    (deep / "f").rename(deep / "id_rsa")
+    (deep / "f").symlink_to("id_rsa")
+    assert {*credentials_below(tmp_path)} == {
+        tmp_path / "link", tmp_path / "token", deep / ".env", deep / "id_rsa", deep / "f",
+    }  # fmt: skip
+    go_on()
+    (deep / ".env").unlink()
+    (tmp_path / "a").rename(tmp_path / "z")
+    assert {*credentials_below(tmp_path)} == {tmp_path / "z/b/c/f", tmp_path / "z/b/c/id_rsa"}
 
 
 @pytest.mark.spec("SEC-3", "SEC-9")
