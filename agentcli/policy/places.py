@@ -16,7 +16,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -102,6 +102,9 @@ _HOLDS_KEYS = re.compile(
 )
 _DEEPEST_KEYS = 4  # ".local/share/opencode/auth.json"
 _MAX_SEEN = 20_000
+_LISTINGS: dict[str, _Listing] = {}
+_MOST_LISTINGS = 20_000
+_SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system; inode(7): "ctime"
 _SEEN_DEPTH = 8
 _NOT_SEARCHED = frozenset({".git", "node_modules", "__pycache__", "target", ".venv", "venv"})
 _GIT = frozenset({".git", "git~1"})
@@ -188,9 +191,9 @@ def credentials_below(path: Path) -> Iterator[Path]:
     waiting, left = [(str(path), 0)], _MAX_SEEN
     for directory, depth in waiting:
         listing, found = _listing_of(directory, left), set[str]()
-        for name in listing.maybe:
+        for name, is_link in listing.maybe:
             entry = Path(directory, name)
-            if _credential(entry) or (name in listing.links and _credential(real_path(entry))):
+            if _credential(entry) or (is_link and _credential(real_path(entry))):
                 found.add(name)
                 yield entry
         below = (name for name in listing.directories if depth < _SEEN_DEPTH and name not in found)
@@ -202,25 +205,17 @@ def credentials_below(path: Path) -> Iterator[Path]:
 
 @frozen
 class _Listing:
-    """Of a directory's ``size`` names those of credentials and ``links``, and where to look on.
+    """What may be a credential, with whether it is a link, of a directory's ``size`` names."""
 
-    ``stamp`` tells whether it has changed since.
-    """
-
-    maybe: tuple[str, ...] = ()
-    links: frozenset[str] = frozenset()
+    maybe: tuple[tuple[str, bool], ...] = ()
     directories: tuple[str, ...] = ()
     size: int = 0
     stamp: tuple[int, int, int] = (0, 0, 0)
 
 
-_LISTINGS: dict[str, _Listing] = {}
-_MOST_LISTINGS = 20_000
-_SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system; see inode(7) of "ctime"
-
-
 def _listing_of(directory: str, most: int) -> _Listing:
     """What is in ``directory``, at most ``most`` names; it is read again when it has changed."""
+    maybe, directories, size = list[tuple[str, bool]](), list[str](), 0
     try:
         status = os.stat(directory)  # noqa: PTH116 - a text
         stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
@@ -229,29 +224,21 @@ def _listing_of(directory: str, most: int) -> _Listing:
             return known
         is_settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
         with os.scandir(directory) as entries:
-            listing = replace(_listed(islice(entries, most)), stamp=stamp)
+            for entry in islice(entries, most):
+                size, lower, is_link = size + 1, plain_name(entry.name), entry.is_symlink()
+                may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
+                if may_be or is_link or _HOLDS_KEYS.fullmatch(lower):
+                    maybe.append((entry.name, is_link))
+                if entry.name not in _NOT_SEARCHED and entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.name)
     except OSError:
-        return _Listing()
-    if is_settled and listing.size < most:
+        return _Listing(tuple(maybe), tuple(directories), size)
+    listing = _Listing(tuple(maybe), tuple(directories), size, stamp)
+    if is_settled and size < most:
         if len(_LISTINGS) >= _MOST_LISTINGS:
             _LISTINGS.clear()
         _LISTINGS[directory] = listing
     return listing
-
-
-def _listed(entries: Iterable[os.DirEntry[str]]) -> _Listing:
-    maybe, links, directories, size = list[str](), set[str](), list[str](), 0
-    for entry in entries:
-        size, name = size + 1, entry.name
-        lower = plain_name(name)
-        may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
-        if entry.is_symlink():
-            links.add(name)
-        if may_be or name in links or _HOLDS_KEYS.fullmatch(lower):
-            maybe.append(name)
-        if name not in _NOT_SEARCHED and entry.is_dir(follow_symlinks=False):
-            directories.append(name)
-    return _Listing(tuple(maybe), frozenset(links), tuple(directories), size)
 
 
 def _credential(path: Path) -> str:

@@ -292,7 +292,7 @@ def test_a_look_that_is_kept_sees_every_change(
     (tmp_path / "token").symlink_to("a/b/c/f")
     assert [*credentials_below(tmp_path)] == []
     with monkeypatch.context() as patch:
-        patch.setattr(places, "_listed", None)  # nothing is read again
+        patch.setattr(os, "scandir", None)  # nothing is read again
         assert [*credentials_below(tmp_path)] == []
     go_on()
     (deep / ".env").touch()
