@@ -31,13 +31,48 @@ _SETTING = re.compile(
 )
 _PARTS = re.compile(r"\\?.", re.DOTALL)
 _ESCAPED = {"\\t": "\t", "\\b": "\b", "\\n": "\n", "\\\\": "\\", '\\"': '"'}
-_HARMLESS_SECTIONS = frozenset({"user", "remote", "branch", "submodule", "extensions"})
-_HARMLESS_CORE = frozenset(
-    {
-        "repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase",
-        "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf",
-    }
-)  # fmt: skip
+# of git-config(1) what names no program and no place to read or write; that git will know more is
+# certain, so others count
+_HARMLESS = {
+    "core": frozenset(
+        {
+            "repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase",
+            "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf",
+        }
+    ),
+    "init": frozenset({"defaultbranch"}),
+    "user": frozenset({"name", "email", "useconfigonly"}),
+    "remote": frozenset(
+        {
+            "url", "pushurl", "pushdefault", "fetch", "push", "tagopt", "prune", "prunetags",
+            "mirror", "promisor", "partialclonefilter", "skipfetchall", "skipdefaultupdate",
+            "followremotehead",
+        }
+    ),
+    "branch": frozenset(
+        {
+            "remote", "pushremote", "merge", "rebase", "description", "autosetuprebase",
+            "autosetupmerge", "sort",
+        }
+    ),
+    "submodule": frozenset(
+        {
+            "url", "active", "branch", "ignore", "fetchrecursesubmodules", "recurse", "fetchjobs",
+            "propagatebranches", "alternatelocation", "alternateerrorstrategy",
+        }
+    ),
+    "extensions": frozenset(
+        {
+            "worktreeconfig", "objectformat", "compatobjectformat", "partialclone", "noop",
+            "preciousobjects", "relativeworktrees", "submodulepathconfig",
+        }
+    ),
+}  # fmt: skip
+# and these of such a value: since Git 2.54 others are places
+_HARMLESS_VALUES = {
+    ("submodule", "gitdir"): re.compile(r"\.git/modules/(?!\.\.?\Z)[^/]+"),
+    ("extensions", "refstorage"): re.compile(r"files|reftable"),
+}
 _REMOTES = frozenset(
     {
         ("remote", "url"), ("remote", "pushurl"), ("remote", "pushdefault"), ("branch", "remote"),
@@ -49,12 +84,6 @@ _HELPED = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9+.-]*::"
     r"|(?!(?:file|git|ssh|git\+ssh|ssh\+git|https?|ftps?):)[A-Za-z0-9][A-Za-z0-9+.-]*://"
 )
-_PROGRAM_KEYS = frozenset(
-    {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
-)
-# git-config(1): "submodule.<name>.gitdir", since Git 2.54; where it always was, it is looked at
-_OF_MODULES = re.compile(r"\.git/modules/(?!\.\.?\Z)[^/]+")
-
 # what runs a repository's hooks -> where it is told which
 _MANAGERS = (
     (b"pre-commit", (".pre-commit-config.yaml", ".pre-commit-config.yml")),
@@ -126,8 +155,7 @@ def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
         elif match := _SETTING.match(text, at):
             key = match[1].lower()
             value = _plain(match[2] or "")
-            is_elsewhere = key == "gitdir" and not _OF_MODULES.fullmatch(value)
-            if is_elsewhere or not _is_harmless_key(section, key) or (section, key) in _REMOTES:
+            if (section, key) in _REMOTES or not _is_harmless(section, key, value):
                 found.append((section, key, value, heading))
         else:
             return None
@@ -149,12 +177,12 @@ def _plain(value: str) -> str:
     return "".join(found)
 
 
-def _is_harmless_key(section: str, key: str) -> bool:
-    if section == "core":
-        return key in _HARMLESS_CORE
-    if section == "init":
-        return key == "defaultbranch"
-    return section in _HARMLESS_SECTIONS and key not in _PROGRAM_KEYS
+def _is_harmless(section: str, key: str, value: str) -> bool:
+    is_others = section == "branch" and "-" in key  # as no name of git's own; VS Code has such
+    if is_others or key in _HARMLESS.get(section, ()):
+        return True
+    values = _HARMLESS_VALUES.get((section, key))
+    return values is not None and values.fullmatch(value) is not None
 
 
 def joined(base: str, name: str) -> str:
