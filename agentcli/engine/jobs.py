@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _WORD = r"[^\s;|&<>()'\"=`$*?{}\[\]]+"
+# where git and jq find their settings; git writes to the files that some of these name
+_OBEYED = re.compile(r"HOME|XDG_CONFIG_HOME|GIT_.*").fullmatch
 SHELL = "shell"
 """The key under which the session keeps what its shells have left."""
 
@@ -51,12 +53,14 @@ class ShellPlaces:
         def place(shell: object) -> CallPlace:
             left = shell if isinstance(shell, dict) else {}
             variables, cwd = left.get("set"), left.get("cwd")
-            path = variables.get("PATH") if isinstance(variables, dict) else None
+            named = variables if isinstance(variables, dict) else {}
+            path = named.get("PATH")
             place = workspace
             if cwd is not None:
                 place = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
             search_path = path if isinstance(path, str | None) else ""
-            return CallPlace(place, policy, search_path, is_beside=is_beside)
+            obeys = any(map(_OBEYED, named))
+            return CallPlace(place, policy, search_path, obeys=obeys, is_beside=is_beside)
 
         outside = place(known.get("outside"))
         inside = replace(place(known.get("inside")), outside=outside.workspace.cwd)
@@ -208,7 +212,11 @@ class Job:
         if self.facts is None or self.place is None or self.facts.definition.name != "bash":
             return False
         now, then = shell.place(self.facts.arguments), self.place
-        return (now.workspace.cwd, now.search_path) != (then.workspace.cwd, then.search_path)
+        return (now.workspace.cwd, now.search_path, now.obeys) != (
+            then.workspace.cwd,
+            then.search_path,
+            then.obeys,
+        )
 
     def decision(self, facts: CallFacts, place: CallPlace) -> Decision:
         """The policy's answer, with what hooks have said of the call."""

@@ -222,7 +222,8 @@ class CallFacts:
 class CallPlace:
     """Where a call would run: the workspace, with the mode and rules in force there.
 
-    ``search_path`` is where the session's shell looks for programs, when it was changed.
+    ``search_path`` is where the session's shell looks for programs, when it was changed; ``obeys``:
+    a command has set where programs find their settings.
     ``is_vouched_for``: a hook of the user has allowed this very call. ``outside`` is the directory
     of the shell outside the sandbox, for a command that would run inside. ``is_beside``: it is no
     part of the turn that the user waits for, so what a command allows in that does not count.
@@ -231,9 +232,15 @@ class CallPlace:
     workspace: Workspace
     policy: Policy
     search_path: str | None = None
+    obeys: bool = False
     is_vouched_for: bool = False
     outside: Path | None = None
     is_beside: bool = False
+
+    @property
+    def trusted_path(self) -> str | None:
+        """``search_path`` for what runs unasked; empty: no program is known to do as it should."""
+        return "" if self.obeys else self.search_path
 
     @property
     def allowing(self) -> tuple[Rule, ...]:

@@ -82,7 +82,7 @@ def effect_of(call: CallFacts, place: CallPlace) -> Effect:
 
             known = is_read_only(command, place.workspace)
         else:
-            known = is_strict_read(command, place.workspace, place.search_path)
+            known = is_strict_read(command, place.workspace, place.trusted_path)
         return Effect.READ if known else Effect.EXEC
     if call.definition.only_reads:
         return Effect.READ

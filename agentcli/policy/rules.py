@@ -178,7 +178,7 @@ def free_part(
 
             return is_read_only(command.text, there)
         is_wrapped = bool(command.wrappers)
-        return is_strict_read(command.text, there, place.search_path, is_wrapped=is_wrapped)
+        return is_strict_read(command.text, there, place.trusted_path, is_wrapped=is_wrapped)
 
     def is_free(command: SimpleCommand) -> bool:
         if not command.words or command.assignments or not writes_nowhere(command):

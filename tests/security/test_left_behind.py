@@ -49,6 +49,7 @@ FILES = {
     **dict.fromkeys(("bin/ls", "sub/ls", "sub/bin/ls", "run"), SCRIPT),
     "rc": "--pre={W}/run\n",
     "sub/a.txt": "alpha\n",
+    "git/config": "[trace2]\neventTarget = {O}/pwned\n",
 }
 CASES = (
     ("export PATH={W}/bin:$PATH", "ls"),
@@ -73,6 +74,8 @@ CASES = (
     ("cd sub; export OLDPWD={H}/.ssh CDPATH={H}", "cat ~-/id_rsa"),
     ("export GIT_PAGER='" + TOUCH + "' GIT_EXTERNAL_DIFF={W}/run PAGER={W}/run", "git -p diff"),
     ("export GIT_TRACE={O}/pwned GIT_TRACE2_EVENT={O}/pwned", "git rev-parse HEAD"),
+    ("export GIT_CONFIG_GLOBAL={W}/git/config", "git rev-parse HEAD"),
+    ("export XDG_CONFIG_HOME={W}", "git rev-parse HEAD"),
 )
 
 

@@ -309,16 +309,19 @@ class SessionScheduler:
         parts = self._services.parts
         launch = check_launch(parts.toolbox, schedule.tool, schedule.arguments)
         await parts.begin_sandbox({schedule.tool})
-        workspace, path = self._workspace, None
+        workspace, shell = self._workspace, None
         if schedule.cwd:
             workspace = replace(workspace, cwd=Path(schedule.cwd))
-            path = (await self._shells()).place(launch.arguments).search_path
+            shell = (await self._shells()).place(launch.arguments)
         paths = launch.tool.paths(launch.args, workspace)
         definition = launch.tool.definition
         call = CallFacts(definition, launch.arguments, paths, SPAWN)
         granted = parts.policy.granted if with_grants else []
         policy = replace(parts.policy, granted=granted)  # the sandbox is known
-        return judge(call, CallPlace(workspace, policy, path, is_beside=True))
+        place = CallPlace(workspace, policy, is_beside=True)
+        if shell:
+            place = replace(place, search_path=shell.search_path, obeys=shell.obeys)
+        return judge(call, place)
 
     @property
     def _workspace(self) -> Workspace:
