@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agentcli.domain.files import small_file
+from agentcli.domain.worktrees import common_of_worktree, named_by
 from agentcli.process.environment import find_program
 
 _MOST_BYTES = 16 * 1024 * 1024
@@ -28,34 +29,42 @@ _HEADER = struct.Struct(">4sII")
 _ENTRY = struct.Struct(">24xI32xH")  # of it the mode and the flags
 _EXTENSION = struct.Struct(">4sI")
 _DIGEST = 20
+_PREFIXED = 4  # the version in which a name says how much of the one before it does not go on
+_LONGEST_NAME = 4_096
 # "assume-valid", extended, and the stage of a conflict
 _ASSUMED, _EXTENDED, _STAGE = 0x8000, 0x4000, 0x3000
 
 
 def index_of(tree: str) -> bytes:
-    """That of the repository in ``tree``; empty if it has none of its own, or too large a one."""
+    """That of the repository in ``tree``, or of the linked working tree that this is.
+
+    Empty if it has none of its own, or too large a one.
+    """
+    entry = Path(tree, ".git")
     try:
-        if not stat.S_ISDIR(os.lstat(f"{tree}/.git").st_mode):
+        mode = os.lstat(entry).st_mode
+        own = entry if stat.S_ISDIR(mode) else stat.S_ISREG(mode) and named_by(entry)
+        if not own or (own != entry and not common_of_worktree(entry, own)):
             return b""
     except (OSError, ValueError):
         return b""
-    return small_file(f"{tree}/.git/index", _MOST_BYTES, os.O_NOFOLLOW)
+    return small_file(own / "index", _MOST_BYTES, os.O_NOFOLLOW)
 
 
 def tracked_in(index: bytes, names: Collection[bytes]) -> frozenset[bytes]:
     """Those of ``names`` that are regular files there, and whose changes git shows.
 
-    None where the index is not understood: of version 4, split, sparse, of SHA-256, damaged.
+    None where the index is not understood: split, sparse, of SHA-256, damaged.
     """
     try:
         return _tracked_in(index, names)
-    except (struct.error, ValueError):
+    except (struct.error, ValueError, IndexError):
         return frozenset()
 
 
 def _tracked_in(index: bytes, names: Collection[bytes]) -> frozenset[bytes]:
     signature, version, count = _HEADER.unpack_from(index)
-    if signature != b"DIRC" or version not in {2, 3}:
+    if signature != b"DIRC" or version not in {2, 3, _PREFIXED}:
         return frozenset()
     at, before, found = _HEADER.size, b"", set[bytes]()
     for _ in range(count):
@@ -63,10 +72,11 @@ def _tracked_in(index: bytes, names: Collection[bytes]) -> frozenset[bytes]:
         start = at + _ENTRY.size
         if flags & _EXTENDED:
             start += 2
+        left, start = _number(index, start) if version == _PREFIXED else (len(before), start)
         end = index.index(b"\0", start)
-        name = index[start:end]
-        following = at + (end - at + 8) // 8 * 8
-        is_odd = name <= before and not flags & _STAGE
+        name = before[: max(0, len(before) - left)] + index[start:end]
+        following = end + 1 if version == _PREFIXED else at + (end - at + 8) // 8 * 8
+        is_odd = len(name) > _LONGEST_NAME or (name <= before and not flags & _STAGE)
         if is_odd or (version == 2 and flags & _EXTENDED) or index[end:following].strip(b"\0"):  # noqa: PLR2004
             return frozenset()
         # an extended one is new without content, or not in the working tree
@@ -79,6 +89,15 @@ def _tracked_in(index: bytes, names: Collection[bytes]) -> frozenset[bytes]:
             return frozenset()
         at += _EXTENSION.size + size
     return frozenset(found) if at == len(index) - _DIGEST else frozenset()
+
+
+def _number(index: bytes, at: int) -> tuple[int, int]:
+    """The number at ``at`` (``decode_varint`` of git's varint.c), and what follows it."""
+    found = index[at] & 0x7F
+    while index[at] & 0x80 and found < _LONGEST_NAME:
+        at += 1
+        found = (found + 1 << 7) + (index[at] & 0x7F)
+    return found, at + 1
 
 
 def indexes_in(git: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import struct
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -278,7 +279,6 @@ def test_beside_a_search_git_takes_no_tracked_credential_for_changed(kind: str, 
         "git add .env; git update-index --assume-unchanged .env",
         "git add .env; git update-index --skip-worktree .env",
         "git add -N .env",
-        "git add .env; git update-index --index-version 4",
         "git add .env; git update-index --split-index",
         "rm -r .git; git init -q --object-format=sha256 .; git add .env",
         "git add .env; mv .git elsewhere; ln -s elsewhere .git",
@@ -296,13 +296,16 @@ def test_only_what_git_shows_anyway_is_not_hidden(root: Path, how: str) -> None:
 
 
 @pytest.mark.spec("SEC-3", "SEC-13")
-def test_an_index_is_read_as_git_reads_it(root: Path) -> None:
+@pytest.mark.parametrize("how", [2, 4])
+def test_an_index_is_read_as_git_reads_it(root: Path, how: int) -> None:
     names = [f"{'d' * n}/.env" for n in range(1, 20)] + ["a" * 200 + "/" + "b" * 200 + "/.env"]
     for name in names:
         (root / name).parent.mkdir(parents=True)
         (root / name).write_text("x")
-    subprocess.run("git init -q . && git add -A -f", shell=True, cwd=root, check=True)
+    version = f"git update-index --index-version {how}"
+    subprocess.run(f"git init -q . && git add -A -f && {version}", shell=True, cwd=root, check=True)
     data = index_of(str(root))
+    assert data[7] == how
     wanted = {os.fsencode(name) for name in names}
     assert tracked_in(data, {*wanted, b".env", b"env", b"none", b"linked/note"}) == {
         *wanted,
@@ -312,6 +315,34 @@ def test_an_index_is_read_as_git_reads_it(root: Path) -> None:
         assert not tracked_in(data[:end], wanted)
     os.truncate(root / ".git/index", 16 * 1024 * 1024 + 1)
     assert index_of(str(root)) == b""
+
+
+@pytest.mark.spec("SEC-3", "SEC-13")
+def test_an_index_of_names_without_end_takes_no_time() -> None:
+    start = struct.pack(">4sII", b"DIRC", 4, 200_000)
+    first = bytes(62) + b"\0" + b"a" * 4_000_000 + b"\0"
+    data = start + first + (bytes(62) + b"\0b\0") * 200_000 + bytes(20)
+    assert not tracked_in(data, {b"a"})
+    assert not tracked_in(start + bytes(62) + b"\xff" * 4_000_000, {b"a"})
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("kind", BOTH)
+def test_git_works_in_a_linked_working_tree_that_tracks_credentials(kind: str, root: Path) -> None:
+    tree = root / "tree"
+    for text in ("init -q .", "add -f .env src", "config filter.x.clean cat"):
+        subprocess.run(["git", *shlex.split(text)], cwd=root, check=True)
+    subprocess.run(f"{COMMIT} && git worktree add -q tree", shell=True, cwd=root, check=True)
+    (tree / "deep").mkdir()
+    (tree / "deep/.env").write_text("KEY=untracked\n")
+
+    async def go() -> None:
+        async with Sandboxed(tree, kind, own=OWN) as here:
+            for command in ("git status --short", "git diff", "grep -r untracked ."):
+                said = await here.with_access(Access.SEARCH, command)
+                assert " .env" not in said and "fatal" not in said and "=untracked" not in said
+
+    asyncio.run(go())
 
 
 @pytest.mark.spec("SEC-3")
