@@ -222,13 +222,20 @@ case {how} in
   directory) mkdir .git/more; ln -s {there}/refs/heads .git/more/far; ln -s ../../more .git/refs/heads/near
     echo 'ref: refs/heads/near/far/main' > .git/HEAD ;;
   index) ln -sf {there}/index .git/index ;;
+  common) echo {there} > .git/commondir ;;
+  file) rm -r .git; echo gitdir: {there} > .git ;;
+  link) rm -r .git; ln -s {there} .git ;;
+  bare) git clone -q --bare {there} {there}.bare; rm -r .git; echo gitdir: {there}.bare > .git ;;
+  tree) git -C {there} worktree add -q ../tree; rm -r .git; echo gitdir: {there}/worktrees/tree > .git ;;
 esac
 """
 
 
 @pytest.mark.slow
 @pytest.mark.spec("SEC-3", "SEC-5")
-@pytest.mark.parametrize("how", ["reference", "directory", "index"])
+@pytest.mark.parametrize(
+    "how", ["reference", "directory", "index", "common", "file", "link", "bare", "tree"]
+)
 def test_no_link_that_came_along_has_another_repository_of_the_users_shown(
     model_server: ModelServer, root: Path, home: Path, how: str
 ) -> None:
@@ -241,8 +248,31 @@ def test_no_link_that_came_along_has_another_repository_of_the_users_shown(
     subprocess.run(["sh", "-c", borrow], check=True, cwd=root)
     env = agent_env(model_server)
     model_server.default = say("Done.")
-    begun = len(model_server.requests)
+    begun, was = len(model_server.requests), traces(root, home / "agentcli")
     for command in (("run", "go", "-w", "other"), ("review",), ("review", "--staged")):
         done = run_agent(*command, env=env, cwd=root)
-        assert done.code == 2 and "is a link to elsewhere" in done.stderr, done.stderr
-    assert len(model_server.requests) == begun and not traces(root, home / "agentcli")
+        says = "git does not read" if how == "bare" and "-w" not in command else "link to elsewhere"
+        assert done.code == 2 and says in done.stderr, done.stderr
+    assert len(model_server.requests) == begun and traces(root, home / "agentcli") == was
+
+
+_APART = {
+    "a submodule": "git -c protocol.file.allow=always submodule --quiet add ../project mod; cd mod",
+    "a linked tree": "git worktree add -q ../tree; cd ../tree",
+    "kept apart": "git init -q --separate-git-dir=../apart; cd sub",
+    "a link": "mv .git ../project.git; ln -s ../project.git .git",
+    "bare beside": "git clone -q --bare . all/.bare; cd all; echo gitdir: ./.bare > .git;"
+    " git worktree add -q one; cd one",
+    "bare": "git clone -q --bare . ../bare; cd ../bare",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCALE-1")
+@pytest.mark.parametrize("how", _APART.values(), ids=_APART)
+def test_a_git_directory_may_lie_apart(root: Path, home: Path, how: str) -> None:
+    there = subprocess.run(["sh", "-ec", f"{how}; pwd"], cwd=root, check=True, capture_output=True)
+    done = run_agent(
+        "run", "-w", "x", "go", env=dict(os.environ), cwd=Path(there.stdout.decode().strip())
+    )
+    assert done.code == 0, done.stderr

@@ -26,7 +26,13 @@ from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen
-from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
+from agentcli.domain.worktrees import (
+    common_of_worktree,
+    filled_by_others,
+    lies_in,
+    may_be_chosen_there,
+)
+from agentcli.engine.context.system_prompt import project_root
 
 TIMEOUT_S = 10.0
 _TICK_S = 0.05
@@ -39,7 +45,8 @@ _OPTIONS = (
     *("-c", "core.quotePath=false"),
 )
 _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
-_NAMING = ("HEAD", "index", "packed-refs", "refs")
+_NAMING = ("HEAD", "index", "packed-refs", "refs", "reftable")
+_DIRECTORIES = ("--git-dir", "--git-common-dir")
 _MOST_REFERENCES = 200_000
 _OFF = {"filter": ("clean=", "smudge=", "process=", "required=false"), "hook": ("enabled=false",)}
 _MOST_SETTINGS = 1_000_000
@@ -302,15 +309,14 @@ def read_bounded(
 
 
 def refuse_references_elsewhere(git: SafeGit) -> None:
-    """Raise ``UsageError`` where a link has what the repository names be that of another one.
+    """Raise ``UsageError`` where what the repository names is that of another one.
 
     With its objects, which git finds anywhere, what another one holds would be shown (SEC-5).
     """
-    for which in ("--absolute-git-dir", "--git-common-dir"):
-        options = ("rev-parse", "--path-format=absolute", which)
-        place = Path(os.fsdecode(git.output(*options, limit=10_000) or b"").removesuffix("\n"))
-        top, seen = real_path(place), 0
-        waiting = [place / name for name in _NAMING]
+    _refuse_directory_elsewhere(git)
+    for which in _DIRECTORIES:
+        top = real_path(place := _place(git, which))
+        seen, waiting = 0, [place / name for name in _NAMING]
         waiting += place.glob("sharedindex.*")
         while waiting:
             seen, path = seen + 1, waiting.pop()
@@ -320,6 +326,33 @@ def refuse_references_elsewhere(git: SafeGit) -> None:
                 raise UsageError(f"{one_line(str(path))} {what}", "look at what made it")
             if path.is_dir():
                 waiting += path.iterdir()
+
+
+def _refuse_directory_elsewhere(git: SafeGit) -> None:
+    """One that a ``.git`` file, a link or ``commondir`` names is another's unless it says so, too.
+
+    Not that of a submodule, or one kept apart from its tree, which may say nothing.
+    """
+    cwd = real_path(git.cwd)
+    entry = project_root(cwd) / ".git"
+    own, common = (real_path(_place(git, which)) for which in _DIRECTORIES)
+    if own != common:
+        is_ours = common_of_worktree(entry, own) == common
+    elif own.is_relative_to(entry.parent) or cwd.is_relative_to(own):
+        is_ours = True
+    else:
+        is_bare = git.output("rev-parse", "--is-bare-repository", limit=10) != b"false\n"
+        is_ours = own.name != ".git" and not is_bare
+    if not is_ours:
+        what = f"{one_line(str(entry))} is a link to elsewhere"
+        raise UsageError(
+            what, "look at what made it; of a tree that was moved: git worktree repair"
+        )
+
+
+def _place(git: SafeGit, which: str) -> Path:
+    said = git.output("rev-parse", "--path-format=absolute", which, limit=10_000) or b""
+    return Path(os.fsdecode(said).removesuffix("\n"))
 
 
 def find_git(cwd: Path) -> SafeGit | None:
