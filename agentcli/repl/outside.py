@@ -1,8 +1,9 @@
 """Other programs that have the terminal for a while: the editor, the pager, a login.
 
 Law: a program is looked up on PATH outside the workspace (SEC-2), and has no key of a provider
-unless it is ours (SEC-8); temporary files are private (SEC-9) and gone afterwards; none of them
-keeps the chat from ending (``end_programs``).
+unless it is ours (SEC-8); it starts outside the workspace, where an editor finds none of its
+settings (SEC-2); temporary files are private (SEC-9) and gone afterwards; none of them keeps the
+chat from ending (``end_programs``).
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def edit_text(text: str, cwd: Path, env: Mapping[str, str]) -> str:
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         path.chmod(0o600)
         try:
-            code = _run([*command, str(path)], None, environment_for(env))
+            code = _run([*command, str(path)], None, environment_for(env), directory)
             edited = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise AgentError(f"cannot run {command[0]}: {error.strerror}", "set EDITOR") from error
@@ -171,12 +172,14 @@ def end_programs() -> None:
         killer.start()
 
 
-def _run(command: Sequence[str], given: bytes | BinaryIO | None, env: Mapping[str, str]) -> int:
+def _run(
+    command: Sequence[str], given: bytes | BinaryIO | None, env: Mapping[str, str], cwd: str = "/"
+) -> int:
     """The exit code of a program that has the terminal."""
     piped = given if isinstance(given, bytes) else None
     stdin = subprocess.PIPE if isinstance(given, bytes) else given
     with _starting:
-        process = subprocess.Popen(command, stdin=stdin, env=env)  # noqa: S603 - the user's own program
+        process = subprocess.Popen(command, stdin=stdin, env=env, cwd=cwd)  # noqa: S603 - the user's own program
         _running.add(process)
     with process:
         try:

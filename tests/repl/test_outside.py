@@ -63,6 +63,21 @@ def test_the_edited_text_comes_back_and_the_file_was_private(tmp_path: Path) -> 
     assert seen.read_text().strip() == "600"
 
 
+@pytest.mark.spec("SEC-2")
+def test_editor_and_pager_start_where_no_settings_of_the_workspace_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``.exrc`` (Vim with ``exrc``) and ``.helix/languages.toml``, which run programs."""
+    seen, work = tmp_path / "seen", tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    program = script(tmp_path / "bin", "ed", f"pwd -P >> {seen}")
+    env = {"PATH": "/usr/bin:/bin", "EDITOR": str(program), "PAGER": str(program)}
+    edit_text("text\n", work, env)
+    assert page_text("text\n", work, env)
+    assert len(places := seen.read_text().split()) == 2 and str(work) not in places
+
+
 def test_an_editor_that_fails_leaves_the_text(tmp_path: Path) -> None:
     editor = script(tmp_path / "bin", "ed", "exit 3")
     with pytest.raises(AgentError, match="ended with 3"):

@@ -187,7 +187,7 @@ def edit(_options: EmptyOptions) -> int:
         write(file, TEMPLATE)
     try:
         code = subprocess.run(  # noqa: S603 - the user's own editor
-            [*command, str(file)], check=False, env=without_keys()
+            [*command, str(file)], check=False, env=without_keys(), cwd=file.parent
         ).returncode
     except OSError as error:
         raise UsageError(
