@@ -574,8 +574,10 @@ class TreeWatch:
         linked_before = replace(now.content, has_other_name=True)
         is_old = before is not None and before.content in (now.content, linked_before)
         is_old = is_old or (before is None and self._was_out_of_sight(path))
-        if is_old or self._is_shielded(path):
-            return True
+        is_old = is_old or self._is_shielded(path)
+        # under another name git may write there, as it writes a commit's message
+        if is_old or now.content.has_other_name:
+            return is_old
         match now.kind:
             case Kind.CONFIG | Kind.TODO | Kind.STRATEGY | Kind.REMOTE:
                 return now.content.is_read and self._is_harmless(path, now, before, found)

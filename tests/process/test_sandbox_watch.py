@@ -98,6 +98,33 @@ def test_what_names_no_program_goes_on(root: Path, command: str) -> None:
     assert not list(root.rglob("*.set-aside*"))
 
 
+MESSAGE = ".git/COMMIT_EDITMSG"
+
+
+@pytest.mark.parametrize(
+    ("before", "command", "directory"),
+    [
+        ("git init -q .", f"ln .git/config {MESSAGE}", "."),
+        ("git init -q .", f"git init -q a; ln a/.git/config a/{MESSAGE}", "a"),
+        (
+            "git init -q . && git config extensions.worktreeConfig true",
+            f"touch {MESSAGE}; ln {MESSAGE} .git/config.worktree",
+            ".",
+        ),
+    ],
+)
+def test_configuration_with_another_name_is_not_written_by_the_next_commit(
+    root: Path, before: str, command: str, directory: str
+) -> None:
+    (told,) = born(root, command, before=before)
+    assert "would take effect outside and was renamed" in told
+    (root / directory / ".git" / "MERGE_MSG").write_text(
+        "[core]\n\tfsmonitor = touch pwned; false\n"
+    )
+    sh("GIT_EDITOR=true git commit -q --allow-empty; git status", root / directory)
+    assert not [*root.rglob("pwned")]
+
+
 @pytest.mark.parametrize("before", ["", "mkdir p", "git init -q ."])
 @pytest.mark.parametrize("place", [".", "p"])
 def test_what_looks_like_a_bare_repository_hides_nothing_in_it(
