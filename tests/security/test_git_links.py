@@ -394,3 +394,24 @@ def test_no_submodule_has_its_git_directory_elsewhere(
     asked = ["git", "config", "submodule.s.gitdir"]
     found = subprocess.run(asked, cwd=work / "new", capture_output=True, text=True, check=False)
     assert found.stdout.strip() == (place if stays else ""), said
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    ("setting", "stays"),
+    [
+        ("extensions.refStorage files://../store", False),
+        ("extensions.refStorage reftable:///elsewhere", False),
+        ("extensions.thatNobodyKnows true", False),
+        ("extensions.refStorage files", True),
+        ("extensions.worktreeConfig true", True),
+    ],
+)
+def test_no_references_are_written_elsewhere(
+    tmp_path: Path, kind: str, setting: str, stays: bool
+) -> None:
+    """``git commit`` appends to ``logs/HEAD`` there, through a link, too (Git 2.54)."""
+    work = make_repository(tmp_path / "work")
+    (said,) = told(work, f"git init -q new; git -C new config {setting}", kind=kind)
+    assert ("config would take effect outside" not in said) is stays
