@@ -111,6 +111,15 @@ def is_directory(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - see above
 
 
+def is_executable(path: str) -> bool:
+    """Whether it is a file that somebody may run; of a link: no."""
+    try:
+        mode = os.lstat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(mode) and bool(mode & 0o111)
+
+
 def git_directories_below(
     modules: Path, is_inside: Callable[[Path], bool], tell: Callable[[str], object] = str
 ) -> Iterator[Path]:

@@ -31,6 +31,7 @@ from agentcli.process.directories import (
     directories_in,
     git_directories_below,
     identity_of,
+    is_executable,
     is_in_package,
     is_of_git,
     lies_below,
@@ -462,8 +463,11 @@ class TreeWatch:
         for each, is_file in all_below(path):
             name = os.path.basename(each)  # noqa: PTH119 - a text
             is_named = each == path and os.path.dirname(path) not in self._roots  # noqa: PTH120 - a text
-            is_aside = SET_ASIDE.search(name) and not is_named
-            if is_aside or (kind is Kind.HOOK and name.endswith(".sample")):
+            is_aside = SET_ASIDE.search(name) and not is_named and not is_executable(each)
+            # a hook may run all that is in a directory of its own, whatever that is called
+            is_deeper = os.path.dirname(each) not in {path, os.path.dirname(path)}  # noqa: PTH120 - texts
+            is_sample = kind is Kind.HOOK and name.endswith(".sample")
+            if not is_deeper and (is_aside or is_sample):
                 continue
             if not left[is_file]:
                 many = Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)

@@ -995,6 +995,37 @@ def test_a_name_like_that_of_what_was_set_aside_hides_nothing(root: Path) -> Non
     assert "x.set-aside.xml" in told
 
 
+@pytest.mark.parametrize("name", ["x.set-aside", "x.sample", "sub/x.set-aside"])
+@pytest.mark.parametrize("run", ['"$f"', 'sh "$f"'])
+@pytest.mark.parametrize("hooks", [".git/hooks", ".githooks"])
+def test_what_a_hook_runs_of_its_own_directory_is_not_hidden_by_its_name(
+    root: Path, hooks: str, run: str, name: str
+) -> None:
+    hook = f"{hooks}/pre-commit"
+    before = (
+        f"{REPOSITORY}; git config core.hooksPath {hooks}; mkdir -p {hooks}; chmod 755 {hooks};"
+        f'printf \'#!/bin/sh\\nfor f in "$0.d"/* "$0.d"/*/*; do {run}; done; true\' > {hook};'
+        f"chmod 755 {hook}"
+    )
+    place = f"{hook}.d/{name}"
+    command = f"mkdir -p $(dirname {place}); echo touch pwned > {place}; chmod 755 {place}"
+    sh(before, root)
+    watch = TreeWatch([root])
+    watch.learn()
+    sh(command, root)
+    assert watch.compare()
+    watch.compare()
+    assert watch.compare() == []
+    sh("git commit -q --allow-empty -m two", root)
+    assert not (root / "pwned").exists()
+
+
+def test_an_executable_hook_is_not_hidden_by_its_name(root: Path) -> None:
+    hook = ".git/hooks/pre-commit-x.set-aside"
+    (told,) = born(root, f"touch {hook}; chmod 755 {hook}", before=f"{REPOSITORY}; {HOOK}")
+    assert "pre-commit-x.set-aside in" in told
+
+
 def test_where_mercurial_has_cloned_from_may_be_kept(root: Path) -> None:
     clone = "mkdir .hg && printf '# made\\n[paths]\\ndefault = ../x\\n' > .hg/hgrc"
     assert born(root, clone) == []
