@@ -12,13 +12,13 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed, plain_name
 from agentcli.domain.tools import real_path
-from agentcli.process.set_aside import SET_ASIDE, held_at
+from agentcli.process.set_aside import SET_ASIDE, Kind, Watched, held_at
 
 _MOST_PARTS = 100  # of what a link says
 _MOST_MODULES = 10_000  # directories that are looked into
@@ -43,6 +43,13 @@ _ALWAYS = _MARKS | OBEYED  # looked at however many others there are
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
 _HEAD, _LINKED_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-f]{40}"), re.compile(rb"refs/")
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
+
+
+MOST_FILES = 400  # of one tree
+OF_NAMED_S = 1.0  # of the time for a look, for what configuration names
+_MOST_ROOM_BYTES = 32 * 1024 * 1024  # of the names that are found, and what is known of them
+_OF_NAME_BYTES = 300
+SCRIPTS = frozenset({Kind.SCRIPT, Kind.NAMED})
 
 
 def directories_in(directory: Path, tell: Callable[[str], object] = str) -> list[Path]:
@@ -252,6 +259,54 @@ def _listed(
         is_empty,
         is_whole=kept < most,
     )
+
+
+@dataclass(slots=True)
+class Survey:
+    """What was found, the nearest first. ``repositories``: each ``.git``, and bare ones."""
+
+    items: dict[str, Watched] = field(default_factory=dict)
+    repositories: list[Path] = field(default_factory=list)
+    git_directories: dict[str, tuple[int, int]] = field(default_factory=dict)
+    trees: dict[str, set[str]] = field(default_factory=dict)
+    """By git directory: the working trees that use it, which is where its programs start."""
+    directories: dict[str, Listing] = field(default_factory=dict)
+    is_cut: bool = False
+    crowded: set[str] = field(default_factory=set)
+    room_bytes: int = 0
+    room_of_directories: int = field(default_factory=lambda: _MOST_ROOM_BYTES)
+    room_of_marks: int = field(default_factory=lambda: _MOST_ROOM_BYTES)
+    give_up: float = 0.0
+
+    def fitting(self, prefix: str, directories: Iterable[str]) -> Iterator[str]:
+        """The paths of those for which there is room."""
+        for name in directories:
+            self.room_of_directories -= _OF_NAME_BYTES + len(prefix) + len(name)
+            if self.room_of_directories < 0 or self.is_over:
+                self.is_cut = True
+                return
+            yield prefix + name
+
+    def has_room(self, mark: str, number: int) -> bool:
+        """Whether there are room and time for one more in its directory."""
+        self.room_of_marks -= _OF_NAME_BYTES + len(mark)
+        is_fitting = number < MOST_FILES or not self.is_over
+        self.is_cut |= not is_fitting
+        return is_fitting
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no more room, or time."""
+        return self.room_of_marks < 0 or time.monotonic() > self.give_up - OF_NAMED_S
+
+    @property
+    def scripts(self) -> list[Path]:
+        """The files there are that other programs run; what husky writes itself is left to it."""
+        return [
+            Path(path)
+            for path, item in self.items.items()
+            if item.kind in SCRIPTS and "/.husky/_/" not in path
+        ]
 
 
 def workplaces_below(roots: Iterable[str], listings: dict[str, Listing]) -> list[str]:

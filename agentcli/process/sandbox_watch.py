@@ -17,16 +17,20 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed, plain_name
 from agentcli.domain.worktrees import common_of_worktree
+from agentcli.process import directories
 from agentcli.process.directories import (
+    OF_NAMED_S,
+    SCRIPTS,
     Listing,
+    Survey,
     all_below,
     directories_in,
     git_directories_below,
@@ -80,14 +84,10 @@ from agentcli.process.set_aside import (
 )
 
 MOST_DIRECTORIES = 50_000
-_MOST_FILES = 400  # of one tree
 _MOST_KEPT_BYTES = 32 * 1024 * 1024  # of all files, to be put back
 _MOST_LINES = 8
-_MOST_ROOM_BYTES = 32 * 1024 * 1024  # of the names that are found, and what is known of them
-_OF_NAME_BYTES = 300
 _PLAIN = re.compile(r"[\w./+@ -]+")
 _MOST_S = 4.0  # of one look or comparison, however much there is
-_OF_NAMED_S = 1.0  # of that, for what configuration names
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
 _HOOKS = "hooks"
@@ -97,56 +97,7 @@ _REBASE = "rebase-merge/git-rebase-todo"
 _MERGES = ("rebase-merge/strategy", "sequencer/opts", "rebase-apply/apply-opt")
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
-_SCRIPTS = frozenset({Kind.SCRIPT, Kind.NAMED})
 _Settings = tuple[tuple[str, str, str, str], ...]
-
-
-@dataclass(slots=True)
-class Survey:
-    """What was found, the nearest first. ``repositories``: each ``.git``, and bare ones."""
-
-    items: dict[str, Watched] = field(default_factory=dict)
-    repositories: list[Path] = field(default_factory=list)
-    git_directories: dict[str, tuple[int, int]] = field(default_factory=dict)
-    trees: dict[str, set[str]] = field(default_factory=dict)
-    """By git directory: the working trees that use it, which is where its programs start."""
-    directories: dict[str, Listing] = field(default_factory=dict)
-    is_cut: bool = False
-    crowded: set[str] = field(default_factory=set)
-    room_bytes: int = 0
-    room_of_directories: int = field(default_factory=lambda: _MOST_ROOM_BYTES)
-    room_of_marks: int = field(default_factory=lambda: _MOST_ROOM_BYTES)
-    give_up: float = 0.0
-
-    def fitting(self, prefix: str, directories: Iterable[str]) -> Iterator[str]:
-        """The paths of those for which there is room."""
-        for name in directories:
-            self.room_of_directories -= _OF_NAME_BYTES + len(prefix) + len(name)
-            if self.room_of_directories < 0 or self.is_over:
-                self.is_cut = True
-                return
-            yield prefix + name
-
-    def has_room(self, mark: str, number: int) -> bool:
-        """Whether there are room and time for one more in its directory."""
-        self.room_of_marks -= _OF_NAME_BYTES + len(mark)
-        is_fitting = number < _MOST_FILES or not self.is_over
-        self.is_cut |= not is_fitting
-        return is_fitting
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is no more room, or time."""
-        return self.room_of_marks < 0 or time.monotonic() > self.give_up - _OF_NAMED_S
-
-    @property
-    def scripts(self) -> list[Path]:
-        """The files there are that other programs run; what husky writes itself is left to it."""
-        return [
-            Path(path)
-            for path, item in self.items.items()
-            if item.kind in _SCRIPTS and "/.husky/_/" not in path
-        ]
 
 
 class TreeWatch:
@@ -209,7 +160,7 @@ class TreeWatch:
     def search_along(self, path: str) -> None:
         """The user's shell looks for programs there, too: what is there now is the user's own."""
         self._searched += (path,)
-        self.known.give_up = time.monotonic() + _OF_NAMED_S
+        self.known.give_up = time.monotonic() + OF_NAMED_S
         for place in hiding_below(self._roots, self._listings, path):
             self._add_tree(place, Kind.NAMED, self.known)
 
@@ -258,8 +209,8 @@ class TreeWatch:
             self._crowded_told |= now.crowded
             shown = ", ".join(one if one.isprintable() else ascii(one) for one in new[:_MOST_LINES])
             lines.append(
-                f"[sandbox: {shown}: only the nearest {_MOST_FILES} files there are compared; look "
-                "at the others before you run them]"
+                f"[sandbox: {shown}: only the nearest {directories.MOST_FILES} files there are "
+                "compared; look at the others before you run them]"
             )
         return lines
 
@@ -459,7 +410,7 @@ class TreeWatch:
 
     def _add_tree(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """A file, or all that is in a directory, to a bound."""
-        left = {True: _MOST_FILES, False: _MOST_FILES}
+        left = {True: directories.MOST_FILES, False: directories.MOST_FILES}
         for each, is_file in all_below(path):
             name = os.path.basename(each)  # noqa: PTH119 - a text
             is_named = each == path and os.path.dirname(path) not in self._roots  # noqa: PTH120 - a text
@@ -534,7 +485,7 @@ class TreeWatch:
                 led_to = (*map(real_text, hooks), *run_by(hooks, tree))
                 named |= dict.fromkeys(led_to, script)
         for path, item in found.items.items():
-            is_run = item.kind is Kind.HOOK or item.kind in _SCRIPTS
+            is_run = item.kind is Kind.HOOK or item.kind in SCRIPTS
             above = (path, *parents_of(path))
             if stat.S_ISLNK(item.content.type):
                 if is_run or item.kind in {Kind.CONFIG, Kind.ATTRIBUTES}:

@@ -633,7 +633,7 @@ def test_a_crowd_of_names_is_looked_at_in_parts_and_those_that_matter_most_first
 def test_names_are_kept_as_long_as_there_is_room(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_watch, "_MOST_ROOM_BYTES", 64 * 1024)
+    monkeypatch.setattr(directories, "_MOST_ROOM_BYTES", 64 * 1024)
     watch = TreeWatch([root])
     watch.learn()
     place = root.joinpath(*["x" * 200] * 10)
@@ -825,8 +825,8 @@ def test_a_crowd_of_names_hides_nothing_that_was_known(
     sh("mkdir -p a/.vscode; echo mine > a/.vscode/tasks.json", root)
     watch = TreeWatch([root])
     watch.learn()
-    monkeypatch.setattr(sandbox_watch, "_MOST_ROOM_BYTES", 100_000)
-    monkeypatch.setattr(sandbox_watch, "_MOST_FILES", 10)
+    monkeypatch.setattr(directories, "_MOST_ROOM_BYTES", 100_000)
+    monkeypatch.setattr(directories, "MOST_FILES", 10)
     sh("for i in $(seq 500); do : > .envrc.$i; done", root)
     assert any("the others are not protected" in line for line in watch.compare())
     sh("rm -f .envrc.*; echo evil > a/.vscode/tasks.json", root)
@@ -916,7 +916,7 @@ def test_beyond_its_time_a_look_follows_no_more_remotes(root: Path) -> None:
 def test_a_crowd_of_directories_in_what_is_run_is_set_aside(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_watch, "_MOST_FILES", 20)
+    monkeypatch.setattr(directories, "MOST_FILES", 20)
     command = (
         "mkdir -p .run/a && cd .run/a && for n in $(seq 30); do mkdir d$n; done; echo x > d9/x"
     )
@@ -927,7 +927,7 @@ def test_a_crowd_of_directories_in_what_is_run_is_set_aside(
 def test_a_crowd_of_files_that_was_there_is_told_of_once(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_watch, "_MOST_FILES", 20)
+    monkeypatch.setattr(directories, "MOST_FILES", 20)
     sh("mkdir .husky; for n in $(seq 30); do echo ls >.husky/h$n; done", root)
     watch = TreeWatch([root])
     watch.learn()
