@@ -19,7 +19,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from agentcli.domain.files import real_text
@@ -79,6 +79,7 @@ from agentcli.process.set_aside import (
     Pinned,
     Watched,
     held_at,
+    open_again,
     put_back,
     set_aside_each,
 )
@@ -181,9 +182,14 @@ class TreeWatch:
         """Set aside what has come up or changed since; one line about each."""
         crowded = self.known.crowded
         now, changed = self._look_closely()
+        known = (self.known.directories, self.known.git_directories)
+        shut = (path for path in changed if now.items[path].kind is Kind.SHUT)
+        opened = [open_again(path) for path in shut if any(path in each for each in known)]
+        if any(opened):
+            now, changed = self._look_closely()
         wrong = to_put_right(changed, now.items, self.known.items) if changed else ()
         gone = set_aside_each(wrong, self._roots)
-        lines = list(islice(gone, _MOST_LINES))
+        lines = [*islice(chain(filter(None, opened), gone), _MOST_LINES)]
         rest = sum(1 for _ in gone)
         for path in changed:  # nothing counts as known that was not looked at: others may write
             item, old = now.items.pop(path), self.known.items.get(path)

@@ -239,6 +239,21 @@ def _disarm(parent: int, name: str) -> None:
             os.close(handle)
 
 
+def open_again(path: str) -> str:
+    """Let the owner look into a directory; the line as above, empty where that changes nothing."""
+    with contextlib.suppress(OSError), directory_of(Path(path)) as parent:
+        name = os.path.basename(path)  # noqa: PTH119 - a text
+        before = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        _disarm(parent, name)
+        now = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(now) and now != before:
+            return (
+                f"[sandbox: {_shown(path)} could not be looked into and was opened again; "
+                'to shut it, run the command again with access "outside"]'
+            )
+    return ""
+
+
 def _free_name(parent: int, name: str) -> str:
     """``name`` or another like it that is not taken, however many are."""
     for end in chain(("", "1", "2", "3", "4"), (secrets.token_hex(8) for _ in range(3))):

@@ -770,6 +770,32 @@ def test_directories_of_gits_that_cannot_be_listed_hide_nothing(root: Path, shut
     assert not (root / shut).exists()
 
 
+@pytest.mark.spec("SEC-17")
+def test_a_directory_of_the_users_that_a_command_shuts_is_opened_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+
+    def as_user(path: str) -> object:
+        if os.stat(path).st_mode & 0o400:
+            return scandir(path)
+        raise PermissionError(path)
+
+    watch = TreeWatch([root])
+    sh(f"{REPOSITORY}; mkdir src", root)
+    config = (root / ".git/config").read_text()
+    watch.learn()
+    monkeypatch.setattr(os, "scandir", as_user)
+    sh(f"{EVIL}; chmod 111 src .git", root)
+    told = watch.compare()
+    opened = {line.partition(" could not be looked into")[0] for line in told[:2]}
+    assert opened == {f"[sandbox: {root}/src", f"[sandbox: {root}/.git"}
+    assert "config would take effect outside" in told[2] and "put back" in told[2]
+    assert (root / ".git/config").read_text() == config
+    assert {entry.name for entry in scandir(root)} == {".git", "src"}
+    assert watch.compare() == []
+
+
 def test_a_crowd_of_submodules_hides_none_that_was_known(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
