@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import os
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -344,12 +344,12 @@ def _clusters(text: str) -> Iterator[tuple[int, int]]:
         if end < size and _REGION.match(text[start]) and _REGION.match(text[end]):
             end += 1
         while end < min(size, start + _MOST_MARKS):
-            if char_columns(text[end]) == 0:
-                end += 2 if text[end] == _JOINER and end + 1 < size else 1
-            elif _SKIN.match(text[end]):
-                end += 1
-            else:
+            is_tone = _SKIN.match(text[end]) is not None
+            if is_tone and _SKIN.match(text[end - 1]):  # a second one is drawn by itself
                 break
+            if not is_tone and char_columns(text[end]):
+                break
+            end += 2 if text[end] == _JOINER and end + 1 < size else 1
         yield start, end
         start = end
 
@@ -384,13 +384,21 @@ class Row(NamedTuple):
 
 
 class Rows:
-    """Lays out text that comes in pieces; ``columns`` wide.
+    """Lays out text that comes in pieces; ``columns`` wide, by the ``measure`` of a character.
 
     ``soft``: the text goes on with a line that began above, at column ``start``.
     """
 
-    def __init__(self, columns: int, start: int = 0, *, soft: bool = False) -> None:
+    def __init__(
+        self,
+        columns: int,
+        start: int = 0,
+        *,
+        soft: bool = False,
+        measure: Callable[[str], int] | None = None,
+    ) -> None:
         self.columns = max(1, columns)
+        self._measure = measure or char_columns
         self._done: list[Row] = []
         self._body: list[str] = []
         self._start = self._width = start
@@ -443,7 +451,7 @@ class Rows:
                 text = text[room:]
             return
         for char in text:
-            width = min(char_columns(char), self.columns)
+            width = min(self._measure(char), self.columns)
             if width and self._room() < width:
                 self._end(soft=True)
             self._put(char, width)
@@ -497,12 +505,13 @@ def most_columns(text: str) -> int:
 
 
 def _most_columns(char: str) -> int:
-    if char >= "\ufe0f":
-        if _SKIN.match(char):
-            return 2
-        if char == "\ufe0f":
-            return 1
-    return char_columns(char) or int(unicodedata.category(char) == "Mc")  # some give it its own
+    if char.isascii() or char == "\ufe0f":
+        return 1
+    kind = unicodedata.category(char)
+    is_wide = kind[0] != "M" and unicodedata.east_asian_width(char) in {"W", "F"}
+    if is_wide or kind == "Cn" or _REGION.match(char) or _SKIN.match(char):
+        return 2  # a terminal may know characters that are none here
+    return char_columns(char) or int(kind == "Mc")  # some give it its own
 
 
 def cluster_before(text: str) -> int:
@@ -550,15 +559,15 @@ def text_of(rows: Sequence[Row]) -> str:
 
 
 def fit_row(line: str, columns: int, more: str = "…") -> Row:
-    """A painted line as one row; a cut shows."""
-    layout = Rows(columns)
+    """A painted line as one row, in whatever terminal; a cut shows."""
+    layout = Rows(columns, measure=_most_columns)
     layout.feed(line.replace("\n", " "))
     found = layout.rows
     if not found:
         return Row("")
     if len(found) == 1:
         return found[0]
-    short = Rows(max(1, columns - len(more)))
+    short = Rows(max(1, columns - len(more)), measure=_most_columns)
     short.feed(line.replace("\n", " "))
     first = short.rows[0]
     if columns <= len(more):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
+from wcwidth import wcwidth
 
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import ToolCall
@@ -457,3 +458,21 @@ def test_commands_that_differ_by_a_blank_differ_in_every_window(one: str, other:
         return panel.rows(Size(columns, 40), PLAIN, 0.0, mode=PanelMode()).rows
 
     assert all(rows(one, columns) != rows(other, columns) for columns in range(20, 160))
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize("columns", [20, 40, 80])
+@pytest.mark.parametrize("lines", [16, 200])
+def test_no_row_of_a_question_is_wider_than_the_window_whatever_a_terminal_joins(
+    columns: int, lines: int
+) -> None:
+    signs = ("\U0001f1e9a", "a" + "\U0001f3fb" * 40, "\U0001f1e9\U0001f1ea", "\U0001b123", "\u754c")
+    for sign in signs:
+        command = f"touch x\n{sign * 100}"
+        call = ToolCall("c", "bash", {"command": command})
+        request = ApprovalRequest(
+            call, f"Run {command}", command, "why", offers(f"bash({sign * 60})")
+        )
+        panel = ApprovalPanel(request, PLAIN)
+        for row in panel.rows(Size(columns, lines), PLAIN, 9.0, mode=PanelMode()).rows:
+            assert sum(max(0, wcwidth(char)) for char in row.text) <= columns, ascii(row.text)
