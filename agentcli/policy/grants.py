@@ -91,7 +91,7 @@ def offers_of(
     offer, _ = _offer(exact, decision)
     if offer.always and not _answers(parse_rule(offer.rule), call, place):
         offer = replace(offer, always=False)  # written down it means the one of the project's root
-    found = [(offer, exact)]
+    found = [(offer, exact)] if _answers(exact, call, place) else []
     found += [
         _offer(rule, decision)
         for rule in _prefixes(call, place)
@@ -118,8 +118,9 @@ def granted_rule(offers: Sequence[tuple[GrantOffer, Rule]], chosen: str) -> Rule
 def session_rule(call: CallFacts, place: CallPlace) -> Rule:
     """What "yes, for this session" allows, and nothing beside it.
 
-    This very command or host; the edits of the workspace; where that is not what was asked about
-    (a protected or an outside place), this tool and this very path.
+    This very command or host; the edits of the workspace, or of the other directory that it is in;
+    where that is not what was asked about (a protected or an outside place), this tool and this
+    very path.
     """
     subject = subject_of(call, place)
     name = call.definition.name
@@ -133,7 +134,9 @@ def session_rule(call: CallFacts, place: CallPlace) -> Rule:
     own = place.policy.own_directories
     if inside and not protected_place((*call.paths, *subject.paths), own):
         tool = EDIT_TOOLS if call.definition.asks is Asks.EDIT else name
-        return Rule(tool, f"{subject.root}/**", exact=True)
+        bases = (base for _, base in place.workspace.led)
+        whole = (base for base in bases if all(p.is_relative_to(base) for p in subject.paths))
+        return Rule(tool, f"{next(whole, subject.root)}/**", exact=True)
     return Rule(name, str(subject.paths[0]), exact=True)
 
 

@@ -211,3 +211,24 @@ def test_a_prefix_covers_no_option_that_runs_or_writes_what_it_names(
     any_call = CallFacts(BASH, {"command": f"{start} {[within, *beyond][-1]}"})
     said = judge(any_call, CallPlace(place.workspace, wide)).answer
     assert said is (Answer.ASK if start.startswith("git ") else Answer.ALLOW)
+
+
+@pytest.mark.spec("UI-7", "SEC-3")
+@pytest.mark.parametrize(
+    ("names", "offers"),
+    [
+        (["more/a"], ["edit({}/more/**)"]),
+        (["work/a"], ["edit({}/work/**)"]),
+        (["work/a", "more/a"], []),
+        (["work/a", "elsewhere"], []),
+    ],
+)
+def test_a_yes_for_the_session_is_about_what_was_asked(
+    names: list[str], offers: list[str], tmp_path: Path
+) -> None:
+    edit = ToolDefinition("apply_patch", "Patch", "edits", {}, Asks.EDIT, "files")
+    call = CallFacts(edit, {}, tuple(tmp_path / name for name in names))
+    work, more = tmp_path / "work", tmp_path / "more"
+    place = CallPlace(Workspace(work, work, (more,)), Policy())
+    found = offers_of(call, place, judge(call, place))
+    assert [offer.rule for offer, _ in found] == [each.format(tmp_path) for each in offers]
