@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -557,14 +557,18 @@ def trees_said(
 
 
 def to_put_right(
-    changed: Iterable[str], now: Mapping[str, Watched], known: Mapping[str, Watched]
+    changed: Iterable[str],
+    now: Mapping[str, Watched],
+    known: Mapping[str, Watched],
+    directories: Collection[str],
 ) -> Iterator[tuple[str, Held | None]]:
-    """What goes, and what comes back to its place."""
+    """What goes, and what comes back to its place. ``directories`` were there before."""
     known_tops = {item.top for item in known.values()}
     gone: set[str] = set()
     for path in changed:
         item, before = now[path], known.get(path)
-        target = path if item.top in known_tops else item.top
+        is_old = item.top in known_tops or item.top in directories
+        target = path if is_old else item.top
         if target in gone:
             continue
         gone.add(target)

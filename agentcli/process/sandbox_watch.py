@@ -182,22 +182,23 @@ class TreeWatch:
         """Set aside what has come up or changed since; one line about each."""
         crowded = self.known.crowded
         now, changed = self._look_closely()
-        known = (self.known.directories, self.known.git_directories)
+        old = self.known
         shut = (path for path in changed if now.items[path].kind is Kind.SHUT)
+        known = (old.directories, old.git_directories)
         opened = [open_again(path) for path in shut if any(path in each for each in known)]
         if any(opened):
             now, changed = self._look_closely()
-        wrong = to_put_right(changed, now.items, self.known.items) if changed else ()
+        wrong = to_put_right(changed, now.items, old.items, old.directories) if changed else ()
         gone = set_aside_each(wrong, self._roots)
         lines = [*islice(chain(filter(None, opened), gone), _MOST_LINES)]
         rest = sum(1 for _ in gone)
         for path in changed:  # nothing counts as known that was not looked at: others may write
-            item, old = now.items.pop(path), self.known.items.get(path)
-            content = held_at(path, whole=old is None or old.content.is_whole)
-            if content and (content == MINIMAL or (old and content == old.content)):
+            item, was = now.items.pop(path), old.items.get(path)
+            content = held_at(path, whole=was is None or was.content.is_whole)
+            if content and (content == MINIMAL or (was and content == was.content)):
                 now.items[path] = replace(item, content=content)
-            elif old and old.content.is_whole:  # to be put back yet: something else was there first
-                now.items[path] = old
+            elif was and was.content.is_whole:  # to be put back yet: something else was there first
+                now.items[path] = was
         for path, item in self._removed(now):
             if line := put_back(Path(path), item.content):
                 now.items[path] = item

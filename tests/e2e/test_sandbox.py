@@ -338,13 +338,11 @@ def test_another_name_of_what_is_read_only_changes_nothing_unseen(
     model_server: ModelServer, work: Path
 ) -> None:
     needs("bwrap")
-    commands = (
-        "mkdir sub; cd sub; git init -q .; ln .git/config other",
-        "printf '[core]\\n\\tfsmonitor = ./evil\\n' >> sub/other",
-    )
-    for command in commands:
-        model_server.add(call("bash", {"command": command}), "Done.")
-        done = one_shot(model_server, "--yolo", "--sandbox", "bwrap", "go", cwd=work)
+    users = "mkdir sub; cd sub; git init -q .; ln .git/config other"
+    subprocess.run(["sh", "-c", users], check=True, cwd=work)
+    command = "printf '[core]\\n\\tfsmonitor = ./evil\\n' >> sub/other"
+    model_server.add(call("bash", {"command": command}), "Done.")
+    done = one_shot(model_server, "--yolo", "--sandbox", "bwrap", "go", cwd=work)
     assert "sub/.git/config would take effect outside" in done.stderr
     assert "evil" not in (work / "sub/.git/config").read_text()
 

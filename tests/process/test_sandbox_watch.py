@@ -215,7 +215,7 @@ def test_what_is_said_of_a_name_is_one_line(root: Path) -> None:
         ("", "echo x > .mi\u017fe.toml", ".mi\u017fe.toml", None),
         ("echo a > .envrc", "echo b > .envrc.new; mv .envrc.new .envrc", ".envrc", "a\n"),
         ("", "mkdir .vscode && echo x > .vscode/tasks.json", ".vscode", None),
-        ("mkdir .vscode", "echo x > .vscode/tasks.json", ".vscode", None),
+        ("mkdir .vscode", "echo x > .vscode/tasks.json", ".vscode/tasks.json", None),
         ("mkdir -p .idea/runConfigurations && echo a > .idea/runConfigurations/a.xml",
          "echo x > .idea/runConfigurations/b.xml", ".idea/runConfigurations/b.xml", None),
         ("mkdir .husky && echo a > .husky/pre-commit",
@@ -236,6 +236,22 @@ def test_what_is_changed_is_set_aside_and_put_back(
     else:
         assert (root / name).read_text() == content
         assert "put back" in line
+
+
+@pytest.mark.parametrize(
+    ("users", "made"),
+    [
+        (".github/workflows/ci.yml", ".github/hooks/a.json"),
+        (".vscode/extensions.json", ".vscode/settings.json"),
+        (".claude/commands/c.md", ".claude/settings.json"),
+        ("a/.idea/misc.xml", "a/.idea/workspace.xml"),
+    ],
+)
+def test_what_was_in_a_directory_before_stays_there(root: Path, users: str, made: str) -> None:
+    before = f"mkdir -p $(dirname {users}); echo mine > {users}"
+    (told,) = born(root, f"mkdir -p $(dirname {made}); echo evil > {made}", before=before)
+    assert f"{made} would take effect outside" in told
+    assert (root / users).read_text() == "mine\n" and not (root / made).exists()
 
 
 def test_settings_that_name_no_program_may_change(root: Path) -> None:
@@ -601,7 +617,7 @@ def test_beyond_the_bound_what_is_new_in_what_was_looked_at_is_seen(
     plant = "mkdir .vscode new; touch .vscode/tasks.json .zed/tasks.json new/.envrc"
     sh(f"{plant}; touch {beyond}/.envrc; rm -r d*/e; find . -name 'd*' -empty -delete", root)
     told = " ".join(watch.compare())
-    for name in (".vscode", ".zed", "new/.envrc"):
+    for name in (".vscode", ".zed/tasks.json", "new/.envrc"):
         assert f"{root / name} would take effect" in told
     assert (root / beyond / ".envrc").exists(), "it may be the user's"
 
