@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import threading
 import time
@@ -87,6 +89,99 @@ def test_what_is_written_into_the_configuration_meanwhile_runs_nothing(project: 
         assert safe.output("diff", "--name-only", "HEAD", limit=10_000) == b"a.txt\n"
         assert safe.output("status", "--short", limit=10_000) is not None
     assert not witness.exists()
+
+
+def _meanwhile(monkeypatch: pytest.MonkeyPatch, where: Path, script: str) -> None:
+    """Have git be one that does ``script``, as a process left running may; ``$git`` is git."""
+    where.mkdir()
+    program = where / "git"
+    program.write_text(f"#!/bin/sh\ngit={shutil.which('git')}\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{where}:{os.environ['PATH']}")
+
+
+@pytest.fixture
+def private(project: Path) -> Path:
+    """Another repository of the user's, whose objects ``project`` borrows."""
+    root = project.parent / "private"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / "plan.txt").write_text("alpha\n")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "plan")
+    (project / ".git/objects/info").mkdir(exist_ok=True)
+    (project / ".git/objects/info/alternates").write_text(f"{root}/.git/objects\n")
+    return root
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+@pytest.mark.parametrize("where", ["refs/heads/main", "packed-refs"])
+def test_no_link_that_comes_up_meanwhile_names_what_another_repository_holds(
+    project: Path, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    git(project, "branch", "-M", "main")
+    for root in (project, private):
+        git(root, "pack-refs", "--all") if where == "packed-refs" else None
+    script = f"""
+case $* in *{{commit}}*) ln -sf {private}/.git/{where} {project}/.git/{where} ;; esac
+exec $git "$@"
+"""
+    _meanwhile(monkeypatch, tmp_path / "bin", script)
+    try:
+        found = [change.path for change in find_changes(project).files]
+    except UsageError:  # where it had come up before
+        found = []
+    assert found in ([], ["a.txt"])
+    assert (project / ".git" / where).is_symlink()
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_nothing_is_shown_that_git_read_elsewhere_by_a_link_that_came_up_meanwhile(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    for place, text in ((project / "sub", "one\n"), (elsewhere, "private\n")):
+        place.mkdir()
+        (place / "plan.txt").write_text(text)
+    (project / "b.txt").write_text("")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "more")
+    (project / "b.txt").write_text("more than a pipe holds\n" * 20_000)
+    (project / "sub/plan.txt").write_text("two\n")
+    script = f"""
+case $* in
+  *--no-textconv*) $git "$@" | (head -c 1; mv sub real; ln -s {elsewhere} sub; cat) ;;
+  *) exec $git "$@" ;;
+esac
+"""
+    _meanwhile(monkeypatch, tmp_path / "bin", script)
+    monkeypatch.setattr("agentcli.app.files.changes.MAX_FILE", 10_000)
+    found = {change.path: change for change in find_changes(project).files}
+    assert (project / "sub").is_symlink() and found["b.txt"].text
+    assert "private" not in str(found)
+    assert "does not hold it now" in str(found["sub/plan.txt"].details)
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_what_git_converts_is_shown(project: Path) -> None:
+    """Ends of lines, ``$Id$``, links, long lines, a submodule."""
+    git(project, "config", "core.autocrlf", "input")
+    (project / ".gitattributes").write_text("i.txt ident\n")
+    (project / "link").symlink_to("a.txt")
+    for name in ("c.txt", "i.txt", "l.txt"):
+        (project / name).write_text("old\n")
+    git(project, "add", ".")
+    git(project, "-c", "protocol.file.allow=always", "submodule", "add", "./", "sub")
+    git(project, "commit", "-qm", "more")
+    (project / "c.txt").write_bytes(b"new\r\n")
+    (project / "i.txt").write_text("$Id: 1234 $ new\n")
+    (project / "l.txt").write_text("é" * 5_000 + "\n")
+    (project / "link").unlink()
+    (project / "link").symlink_to("c.txt")
+    git(project / "sub", "commit", "--allow-empty", "-qm", "second")
+    found = {change.path: change for change in find_changes(project).files}
+    assert set(found) == {"c.txt", "i.txt", "l.txt", "link", "sub"}
+    assert all(change.text for change in found.values())
 
 
 @pytest.mark.spec("SEC-2", "SEC-13")

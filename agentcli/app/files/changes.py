@@ -3,7 +3,8 @@
 Law: whatever the repository holds, at most ``MAX_BYTES`` of diff are kept, at most ``MAX_FILE`` of
 a file and ``MAX_LINE`` of a line; what is left out is counted, and no changed file goes unnamed but
 those beyond ``MAX_FILES``. A diff is read as it comes: its size costs time and no memory. Nothing
-is written, no link is followed, and what holds keys by its name is not read unless git has it.
+is written, no link is followed, also not what git has followed one to that has come up while it
+looked; and what holds keys by its name is not read unless git has it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import IO
 from agentcli.app.files.safe_git import SafeGit, find_git, refuse_references_elsewhere
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import UsageError
-from agentcli.domain.files import open_resolved
+from agentcli.domain.files import lstat_of, open_resolved, readlink_of
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.engine.context.system_prompt import project_root
@@ -39,6 +40,8 @@ _MAX_READ = 1 << 14  # more than the longest two names
 _SHORT = 7
 _BINARY_HEAD = 8_000
 _KEPT_BACK = "not shown, as it may hold keys"
+_GONE = "not shown: the file does not hold it now"
+_IDENT = re.compile(rb"\$Id[^$\n]*\$")
 _DIFF = (
     *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty"),
     *("--submodule=short", "--find-renames", "--no-relative", "--unified=5"),
@@ -136,9 +139,7 @@ class GitChanges:
 
     def commit(self, name: str) -> str | None:
         """The commit that ``name`` names."""
-        options = ("rev-parse", "--verify", "--quiet", "--end-of-options")
-        found = self.git.output(*options, f"{name}^{{commit}}", limit=200)
-        return found.decode().strip() if found else None
+        return self.git.commit(name) or None
 
     def with_index(self, cwd: Path) -> GitChanges:
         """With the index that is being committed, where git says so: to a pre-commit hook."""
@@ -260,11 +261,13 @@ class GitChanges:
         timer.daemon = True
         timer.start()
         try:
+            is_commit = "--cached" in between or len([x for x in between if x != "--text"]) > 1
+            tree = None if is_commit else self._top
             if process.stdout is not None:
-                for change in _parsed(process.stdout):
+                for change in _parsed(process.stdout, tree):
                     names = filter(None, (change.path, change.old_path))
                     is_secret = credential_place(self.root / name for name in names)
-                    yield _withheld(change) if is_secret else change
+                    yield _withheld(change, _KEPT_BACK) if is_secret else change
             code = process.wait()
             if code:
                 raise UsageError(
@@ -380,13 +383,13 @@ def _without_text(change: ChangedFile) -> ChangedFile:
 # --- the diff as git prints it -------------------------------------------------------------
 
 
-def _withheld(change: ChangedFile) -> ChangedFile:
-    """``change`` of a file that may hold keys, without what it holds (SEC-3)."""
-    return replace(change, text="", left_out=0, ranges=(), details=(*change.details, _KEPT_BACK))
+def _withheld(change: ChangedFile, why: str) -> ChangedFile:
+    """``change`` without what the file holds (SEC-3, SEC-5)."""
+    return replace(change, text="", left_out=0, ranges=(), details=(*change.details, why))
 
 
-def _parsed(stream: IO[bytes]) -> Iterator[ChangedFile]:
-    """The files of the diff in ``stream``.
+def _parsed(stream: IO[bytes], tree: Path | None) -> Iterator[ChangedFile]:
+    """The files of the diff in ``stream``; the new ones are in the working tree ``tree``, if any.
 
     A line that belongs to a hunk starts with a sign, so that what starts with a word is git's own.
     """
@@ -394,7 +397,7 @@ def _parsed(stream: IO[bytes]) -> Iterator[ChangedFile]:
     for line, cut in _lines(stream):
         if line.startswith(b"diff --git "):
             if section is not None:
-                yield section.change()
+                yield section.change(tree)
             section = _FileSection(*_names(line[11:]))
         elif line.startswith(b"* Unmerged path "):
             name = line[16:].decode("utf-8", "replace")
@@ -402,7 +405,7 @@ def _parsed(stream: IO[bytes]) -> Iterator[ChangedFile]:
         elif section is not None:
             section.add(line, cut)
     if section is not None:
-        yield section.change()
+        yield section.change(tree)
 
 
 def _lines(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
@@ -434,6 +437,7 @@ class _FileSection:
     lines: list[str] = field(default_factory=list)
     ranges: list[tuple[int, int]] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
+    new: set[bytes] = field(default_factory=set)
 
     def add(self, line: bytes, cut: int) -> None:
         """A line after the first."""
@@ -459,6 +463,8 @@ class _FileSection:
         line = line[:MAX_LINE]
         self.size += len(line) + 1
         self.left_out += cut
+        if line.startswith(b"+"):
+            self.new.add(line[1:])
         text = line.decode("utf-8", "replace")
         self.lines.append(_shortened(text, cut))
 
@@ -493,10 +499,10 @@ class _FileSection:
         if detail not in self.details:
             self.details.append(detail)
 
-    def change(self) -> ChangedFile:
-        """What the lines amount to."""
+    def change(self, tree: Path | None) -> ChangedFile:
+        """What the lines amount to, unless they are not those of the file below ``tree``."""
         is_moved = self.status in {"renamed", "copied"}
-        return ChangedFile(
+        change = ChangedFile(
             self.path,
             self.status,
             self.old_path if is_moved else "",
@@ -508,6 +514,32 @@ class _FileSection:
             self.removed,
             tuple(self.ranges),
         )
+        if tree is None or _holds(tree / self.path, self.new):
+            return change
+        return _withheld(change, _GONE)
+
+
+def _holds(path: Path, lines: set[bytes]) -> bool:
+    """Whether what stands at a resolved path, which no link leads to, has all of ``lines``.
+
+    Git may convert the ends of lines and what ``$Id$`` stands for.
+    """
+    left = {_IDENT.sub(b"$Id$", line.rstrip(b"\r")) for line in lines}
+    try:
+        kind = lstat_of(path).st_mode if left else 0
+        if stat.S_ISLNK(kind):
+            left.discard(os.fsencode(readlink_of(path)))
+        elif stat.S_ISDIR(kind):  # a submodule
+            left = {line for line in left if not line.startswith(b"Subproject commit ")}
+        elif left:
+            with open_resolved(path) as file:
+                for line, _ in _lines(file):
+                    left.discard(_IDENT.sub(b"$Id$", line[: MAX_LINE - 1].rstrip(b"\r")))
+                    if not left:
+                        break
+    except (OSError, ValueError):
+        return False
+    return not left
 
 
 def _shortened(line: str, cut: int) -> str:

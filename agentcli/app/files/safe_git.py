@@ -24,6 +24,7 @@ from typing import IO
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.files import open_at, opened_directory
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen
 from agentcli.domain.worktrees import (
@@ -46,16 +47,17 @@ _OPTIONS = (
 )
 _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _NAMING = ("HEAD", "index", "packed-refs", "refs", "reftable")
-_DIRECTORIES = ("--git-dir", "--git-common-dir")
 _MOST_REFERENCES = 200_000
+_LONGEST_REFERENCE = 4_096
 _OFF = {"filter": ("clean=", "smudge=", "process=", "required=false"), "hook": ("enabled=false",)}
 _MOST_SETTINGS = 1_000_000
 # what says how files are stored, and names no program
 _HARMLESS = (
     r"^(core\.(filemode|ignorecase|precomposeunicode|symlinks|autocrlf|eol|bigfilethreshold"
     r"|checkstat|trustctime|checkroundtripencoding|sparsecheckout|sparsecheckoutcone)"
-    r"|extensions\.(objectformat|partialclone))$"
+    r"|extensions\.(objectformat|partialclone|refstorage))$"
 )
+_REFTABLE = b"extensions.refstorage\nreftable\0"
 _PLAIN_VALUE = re.compile(r"[\w., -]*")
 
 # others may be changing references of the same repository; git would wait for a tenth of a second.
@@ -178,28 +180,44 @@ class SafeGit:
         """
         return _known(self._without("hook"), self.cwd)
 
+    def commit(self, name: str) -> str:
+        """The id of the commit ``name``; empty when there is none. Raises ``UsageError``.
+
+        What references say is read through no link, whatever is put in their place meanwhile.
+        """
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        with contextlib.ExitStack() as made:
+            git = self if "@{" in name else None  # that is for the configuration, or logs, to say
+            with contextlib.suppress(OSError):
+                git = git or self._apart(self.cwd, made)
+            git = _known(git, self.cwd)
+            return os.fsdecode(git.output(*words, limit=1_000) or b"").strip()
+
     def _apart(self, tree: Path, made: contextlib.ExitStack) -> SafeGit | None:
         from agentcli.process.sandbox_setup import place_for_ours
         from agentcli.process.shell import PREFIX
 
-        settings = self._whole("config", "--null", "--get-regexp", _HARMLESS)
-        head = self._whole("rev-parse", "--verify", "--quiet", "HEAD")
-        own = self._whole("rev-parse", "--absolute-git-dir")
-        common = self._whole("rev-parse", "--path-format=absolute", "--git-common-dir")
-        if settings is None or head is None or not own or not common:
+        own, common = _directories(self)
+        settings, head = self._whole("config", "--null", "--get-regexp", _HARMLESS), None
+        if settings is not None and _REFTABLE in settings:  # which git alone can read
+            head = self._whole("rev-parse", "--verify", "--quiet", "HEAD")
+        if settings is None:
             return None
         parent = place_for_ours((tree, self.cwd, *self.barred))
         directory = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=parent)
-        place = made.enter_context(directory)
-        git, shared = (os.fsdecode(each).removesuffix("\n") for each in (own, common))
-        _make_directory(Path(place), Path(git), Path(shared), settings, head)
+        place = Path(made.enter_context(directory))
+        _make_directory(place, own, common, settings)
+        if head is None:
+            _copy_references(own, common, place)
+        else:
+            (place / "HEAD").write_bytes(head or b"ref: refs/heads/main\n")
         plain = replace(
             self,
             options=(*self.options, f"--git-dir={place}", f"--work-tree={tree}"),
             env={
-                "GIT_INDEX_FILE": f"{git}/index",
+                "GIT_INDEX_FILE": f"{own}/index",
                 **self.env,
-                "GIT_OBJECT_DIRECTORY": f"{shared}/objects",
+                "GIT_OBJECT_DIRECTORY": f"{common}/objects",
             },
         )
         return plain._without("filter|hook")  # noqa: SLF001 - another one of this class
@@ -233,16 +251,15 @@ def _known(git: SafeGit | None, place: Path) -> SafeGit:
     return git
 
 
-def _make_directory(place: Path, own: Path, common: Path, settings: bytes, head: bytes) -> None:
+def _make_directory(place: Path, own: Path, common: Path, settings: bytes) -> None:
     """Make ``place`` a git directory in the place of ``own``, as gitrepository-layout(5) says."""
     lines = ["[core]", "repositoryformatversion = 1", "bare = false", "splitIndex = false"]
-    for each in filter(None, os.fsdecode(settings).split("\0")):
+    for each in filter(None, os.fsdecode(settings.replace(_REFTABLE, b"")).split("\0")):
         key, has_value, value = each.partition("\n")
         section, _, name = key.partition(".")
         if _PLAIN_VALUE.fullmatch(value):
             lines += [f"[{section}]", f"{name} = {value}" if has_value else name]
     (place / "config").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (place / "HEAD").write_bytes(head or b"ref: refs/heads/main\n")
     for name in ("objects", "refs", "info"):
         (place / name).mkdir()
     for name in ("exclude", "attributes"):
@@ -250,6 +267,36 @@ def _make_directory(place: Path, own: Path, common: Path, settings: bytes, head:
     (place / "info/sparse-checkout").symlink_to(own / "info/sparse-checkout")
     for part in own.glob("sharedindex.*"):
         (place / part.name).symlink_to(part)
+
+
+def _copy_references(own: Path, common: Path, place: Path) -> None:
+    """Copy what a git directory calls its commits, through no link. Raises ``OSError``."""
+    with opened_directory(own) as directory, os.scandir(directory) as entries:
+        for name in (entry.name for entry in entries if entry.name.endswith("HEAD")):
+            _copy_reference(name, directory, place)
+    with opened_directory(common) as directory:
+        for below, _, names, there in os.fwalk("refs", dir_fd=directory):
+            (place / below).mkdir(exist_ok=True)
+            for name in names:
+                _copy_reference(name, there, place / below)
+        with contextlib.suppress(FileNotFoundError):
+            packed = open_at("packed-refs", directory)
+            with os.fdopen(packed, "rb") as file, (place / "packed-refs").open("wb") as copy:
+                shutil.copyfileobj(file, copy)
+
+
+def _copy_reference(name: str, directory: int, place: Path) -> None:
+    """Of a link that is one what git takes it for; nothing where it has just gone."""
+    target = b""
+    with contextlib.suppress(OSError):
+        target = os.readlink(os.fsencode(name), dir_fd=directory)
+    with contextlib.suppress(FileNotFoundError):
+        if target.startswith(b"refs/"):
+            said = b"ref: " + target
+        else:
+            with os.fdopen(open_at(name, directory), "rb") as file:
+                said = file.read(_LONGEST_REFERENCE)
+        (place / name).write_bytes(said)
 
 
 def _output_of(
@@ -313,11 +360,9 @@ def refuse_references_elsewhere(git: SafeGit) -> None:
 
     With its objects, which git finds anywhere, what another one holds would be shown (SEC-5).
     """
-    _refuse_directory_elsewhere(git)
-    for which in _DIRECTORIES:
-        top = real_path(place := _place(git, which))
-        seen, waiting = 0, [place / name for name in _NAMING]
-        waiting += place.glob("sharedindex.*")
+    for top in _directories(git):
+        seen, waiting = 0, [top / name for name in _NAMING]
+        waiting += top.glob("sharedindex.*")
         while waiting:
             seen, path = seen + 1, waiting.pop()
             leads_away = path.is_symlink() and not real_path(path).is_relative_to(top)
@@ -328,14 +373,22 @@ def refuse_references_elsewhere(git: SafeGit) -> None:
                 waiting += path.iterdir()
 
 
-def _refuse_directory_elsewhere(git: SafeGit) -> None:
-    """One that a ``.git`` file, a link or ``commondir`` names is another's unless it says so, too.
+def _directories(git: SafeGit) -> tuple[Path, Path]:
+    """Its git directory, and the one that its working trees share. Raises ``UsageError``.
 
-    Not that of a submodule, or one kept apart from its tree, which may say nothing.
+    One that a ``.git`` file, a link or ``commondir`` names is another's unless it says so, too. Not
+    that of a submodule, or one kept apart from its tree, which may say nothing.
     """
     cwd = real_path(git.cwd)
     entry = project_root(cwd) / ".git"
-    own, common = (real_path(_place(git, which)) for which in _DIRECTORIES)
+    said = (
+        git.output("rev-parse", "--path-format=absolute", which, limit=10_000)
+        for which in ("--git-dir", "--git-common-dir")
+    )
+    names = [os.fsdecode(each or b"").removesuffix("\n") for each in said]
+    if not all(names):
+        raise UsageError(f"git does not read {one_line(str(entry))}", "try: git status")
+    own, common = (real_path(Path(name)) for name in names)
     if own != common:
         is_ours = common_of_worktree(entry, own) == common
     elif own.is_relative_to(entry.parent) or cwd.is_relative_to(own):
@@ -348,11 +401,7 @@ def _refuse_directory_elsewhere(git: SafeGit) -> None:
         raise UsageError(
             what, "look at what made it; of a tree that was moved: git worktree repair"
         )
-
-
-def _place(git: SafeGit, which: str) -> Path:
-    said = git.output("rev-parse", "--path-format=absolute", which, limit=10_000) or b""
-    return Path(os.fsdecode(said).removesuffix("\n"))
+    return own, common
 
 
 def find_git(cwd: Path) -> SafeGit | None:

@@ -348,7 +348,7 @@ class Worktrees:
     ) -> tuple[Worktree, tuple[str, ...]]:
         git, branch = repository.git, f"{BRANCHES}{name}"
         lock, stopped = while_
-        earlier = commit_of(git, f"refs/heads/{branch}")
+        earlier = git.commit(f"refs/heads/{branch}")
         base = earlier or repository.head
         if not base:
             raise UsageError(

@@ -94,7 +94,7 @@ def repository_at(cwd: Path) -> Repository:
     elif (top / ".gitmodules").is_file():
         notices.append("submodules are empty in the worktree: git submodule update --init")
     at_top = replace(git, cwd=top)
-    real, head = Path(os.path.realpath(common)), commit_of(git, "HEAD")
+    real, head = Path(os.path.realpath(common)), git.commit("HEAD")
     return Repository(at_top, real, top, PurePosixPath(below), head, tuple(notices))
 
 
