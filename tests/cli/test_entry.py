@@ -235,7 +235,9 @@ def test_a_python_that_is_not_beside_the_program_comes_from_path_but_never_from_
     venv.mkdir(parents=True)
     (venv.parent / "pyvenv.cfg").touch()
     (venv / PYTHON).symlink_to(work / PYTHON)
-    path = f"{venv}:{sys.base_prefix}/bin:{os.defpath}"
+    (work / "bin").mkdir()
+    (work / "bin" / PYTHON).symlink_to(work / PYTHON)
+    path = f"{venv}/:{work}/bin:{sys.base_prefix}/bin:{os.defpath}"
     found = start([own, "--version"], work, PATH=path, HOME=str(tmp_path))
     assert found.stdout.startswith("agentcli "), found.stderr
     assert not ran.exists()
