@@ -85,12 +85,15 @@ def write_private(path: Path, pieces: Iterable[str], *, replace: bool) -> None:
     known = path.lstat() if os.path.lexists(path) else None
     if not replace and (path.is_file() or not path.exists()):
         _refuse_existing(str(path))
-    if known is None or (stat.S_ISREG(known.st_mode) and os.access(path.parent, os.W_OK)):
-        with directory_of(place) as directory:  # through no link that has come up since (SEC-5)
+    with directory_of(place) as directory:  # through no link that has come up since (SEC-5)
+        if known is None or (stat.S_ISREG(known.st_mode) and os.access(path.parent, os.W_OK)):
             _write_whole(place.name, directory, pieces, known)
-        return
-    with _text_file(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)) as file:
-        file.writelines(pieces)
+            return
+        is_of_system = place.parts[1:2] in {("dev",), ("proc",)}
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        flags |= 0 if is_of_system else os.O_NOFOLLOW
+        with _text_file(os.open(place.name, flags, dir_fd=directory)) as file:
+            file.writelines(pieces)
 
 
 def _write_whole(

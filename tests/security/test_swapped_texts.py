@@ -6,6 +6,8 @@ again, while instructions, skills, attached files and the map of the project are
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +136,25 @@ def test_what_the_user_has_written_to_a_file_is_not_led_elsewhere(
         else:
             redacting.write_private(Path("d/f.md"), [CANARY], replace=False)
     assert not any(outside.iterdir())
+
+
+@pytest.mark.spec("SEC-5")
+def test_what_is_written_to_a_pipe_is_not_led_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    outside.touch()
+    os.mkfifo(tmp_path / "f.md")
+
+    def is_plain(mode: int) -> bool:
+        (tmp_path / "f.md").unlink()
+        (tmp_path / "f.md").symlink_to(outside)
+        return stat.S_IFMT(mode) == stat.S_IFREG
+
+    monkeypatch.setattr(stat, "S_ISREG", is_plain)
+    with pytest.raises(OSError):
+        redacting.write_private(tmp_path / "f.md", [CANARY], replace=True)
+    assert not outside.read_text()
 
 
 @pytest.mark.spec("SEC-5", "EXT-3")
