@@ -13,7 +13,8 @@ import pytest
 
 from agentcli.app.files.changes import find_changes
 from agentcli.app.files.safe_git import GitBusy, find_git, read_bounded
-from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.errors import AgentError, ConfigError, UsageError
+from agentcli.repl.slash.diff import changes
 
 
 def git(cwd: Path, *arguments: str) -> None:
@@ -182,6 +183,21 @@ def test_what_git_converts_is_shown(project: Path) -> None:
     found = {change.path: change for change in find_changes(project).files}
     assert set(found) == {"c.txt", "i.txt", "l.txt", "link", "sub"}
     assert all(change.text for change in found.values())
+
+
+@pytest.mark.spec("SEC-13", "FAIL-2")
+def test_new_files_that_git_cannot_list_are_not_taken_for_none(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where ``.gitignore`` is a named pipe, on which git waits until it is stopped."""
+    (project / "new.txt").write_text("new\n")
+    script = 'case $* in *ls-files*) exit 1 ;; esac; exec $git "$@"'
+    _meanwhile(monkeypatch, tmp_path / "bin", script)
+    found = find_changes(project)
+    assert [change.path for change in found.files] == ["a.txt"]
+    assert "git could not list them" in str(found.notes)
+    with pytest.raises(AgentError, match="could not list"):
+        changes(project, [])
 
 
 @pytest.mark.spec("SEC-2", "SEC-13")

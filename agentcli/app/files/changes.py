@@ -242,7 +242,10 @@ class GitChanges:
         if hidden := [each.path for each in files if each.is_binary]:
             files = self._with_hidden(files, hidden, between)
         if new:
-            beyond += self._add_new(files, withheld, inside, room)
+            listed = self._new_names(inside)
+            if listed is None:
+                notes.append("new files are not looked at: git could not list them")
+            beyond += self._add_new(files, withheld, listed or b"", room)
         if withheld:
             notes.append(f"not sent, as it may hold keys: {', '.join(withheld[:20])}")
         if beyond:
@@ -309,16 +312,19 @@ class GitChanges:
         known = [side for side in sides if side is not None]
         return bool(known) and all(b"\0" not in side for side in known)
 
-    def _add_new(
-        self, files: list[ChangedFile], withheld: list[str], inside: Sequence[str], room: int
-    ) -> int:
-        """Add the files that git does not know, unless it ignores them; how many are left out."""
-        listed = self.git.output(
+    def _new_names(self, inside: Sequence[str]) -> bytes | None:
+        """The files that git does not know, unless it ignores them."""
+        return self.git.output(
             *("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", *inside),
             limit=MAX_NAMES,
             timeout_s=TIMEOUT_S,
         )
-        names = [name for name in (listed or b"").split(b"\0") if name]
+
+    def _add_new(
+        self, files: list[ChangedFile], withheld: list[str], listed: bytes, room: int
+    ) -> int:
+        """Add the files that are ``listed``; how many are left out."""
+        names = [name for name in listed.split(b"\0") if name]
         for position, raw in enumerate(names):
             if len(files) >= MAX_FILES:
                 return len(names) - position

@@ -30,12 +30,12 @@ def changes(cwd: Path, paths: Sequence[str]) -> tuple[str, list[str]]:
     base = repository.commit("HEAD") or repository.nothing()
     with git.without_filters(repository.root) as plain:
         diff = plain.output(*_DIFF, base, "--", *paths, limit=MAX_BYTES)
-    if diff is None:
-        raise AgentError("git could not list the changes", "try: git diff")
     new = git.output(
         "ls-files", "-z", "--others", "--exclude-standard", "--", *paths, limit=MAX_BYTES
     )
-    names = [name.decode("utf-8", "replace") for name in (new or b"").split(b"\0") if name]
+    if diff is None or new is None:
+        raise AgentError("git could not list the changes", "try: git status")
+    names = [name.decode("utf-8", "replace") for name in new.split(b"\0") if name]
     return diff.decode("utf-8", "replace"), names
 
 
