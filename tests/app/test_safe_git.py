@@ -165,23 +165,25 @@ esac
 
 @pytest.mark.spec("SEC-3", "SEC-5")
 def test_what_git_converts_is_shown(project: Path) -> None:
-    """Ends of lines, ``$Id$``, links, long lines, a submodule."""
+    """Ends of lines, ``$Id$``, links, long lines, a submodule; and a name that is no UTF-8."""
     git(project, "config", "core.autocrlf", "input")
     (project / ".gitattributes").write_text("i.txt ident\n")
     (project / "link").symlink_to("a.txt")
-    for name in ("c.txt", "i.txt", "l.txt"):
-        (project / name).write_text("old\n")
+    odd = project / os.fsdecode(b"o\xff.txt")
+    for place in (odd, *(project / name for name in ("c.txt", "i.txt", "l.txt"))):
+        place.write_text("old\n")
     git(project, "add", ".")
     git(project, "-c", "protocol.file.allow=always", "submodule", "add", "./", "sub")
     git(project, "commit", "-qm", "more")
     (project / "c.txt").write_bytes(b"new\r\n")
     (project / "i.txt").write_text("$Id: 1234 $ new\n")
     (project / "l.txt").write_text("é" * 5_000 + "\n")
+    odd.write_text("new\n")
     (project / "link").unlink()
     (project / "link").symlink_to("c.txt")
     git(project / "sub", "commit", "--allow-empty", "-qm", "second")
     found = {change.path: change for change in find_changes(project).files}
-    assert set(found) == {"c.txt", "i.txt", "l.txt", "link", "sub"}
+    assert set(found) == {"c.txt", "i.txt", "l.txt", "link", "o\ufffd.txt", "sub"}
     assert all(change.text for change in found.values())
 
 

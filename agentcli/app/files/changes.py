@@ -429,7 +429,7 @@ def _lines(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
 
 @mutable
 class _FileSection:
-    """The part of a diff that is about one file."""
+    """The part of a diff that is about one file; its names are those of the disk."""
 
     path: str
     old_path: str
@@ -508,10 +508,13 @@ class _FileSection:
     def change(self, tree: Path | None) -> ChangedFile:
         """What the lines amount to, unless they are not those of the file below ``tree``."""
         is_moved = self.status in {"renamed", "copied"}
+        path, old_path = (
+            os.fsencode(name).decode("utf-8", "replace") for name in (self.path, self.old_path)
+        )
         change = ChangedFile(
-            self.path,
+            path,
             self.status,
-            self.old_path if is_moved else "",
+            old_path if is_moved else "",
             "\n".join(self.lines),
             self.left_out,
             self.is_binary,
@@ -564,7 +567,7 @@ def _unquoted(name: bytes, *, prefix: bool = False) -> str:
     """A name as git writes it: in quotes, with escapes, where it holds something unusual."""
     if name.startswith(b'"') and name.endswith(b'"'):
         name = _ESCAPED.sub(_unescaped, name[1:-1])
-    return (name[2:] if prefix else name).decode("utf-8", "replace")
+    return os.fsdecode(name[2:] if prefix else name)
 
 
 def _unescaped(found: re.Match[bytes]) -> bytes:
