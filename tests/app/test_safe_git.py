@@ -165,9 +165,11 @@ esac
 
 @pytest.mark.spec("SEC-3", "SEC-5")
 def test_what_git_converts_is_shown(project: Path) -> None:
-    """Ends of lines, ``$Id$``, links, long lines, a submodule; and a name that is no UTF-8."""
+    """Ends of lines, UTF-16, ``$Id$``, links, a submodule; a long line, a name that is no UTF-8."""
     git(project, "config", "core.autocrlf", "input")
-    (project / ".gitattributes").write_text("i.txt ident\n")
+    attributes = "i.txt ident\nu.txt text working-tree-encoding=UTF-16\n"
+    (project / ".gitattributes").write_text(attributes)
+    (project / "u.txt").write_text("old\n", "utf-16")
     (project / "link").symlink_to("a.txt")
     odd = project / os.fsdecode(b"o\xff.txt")
     for place in (odd, *(project / name for name in ("c.txt", "i.txt", "l.txt"))):
@@ -179,11 +181,12 @@ def test_what_git_converts_is_shown(project: Path) -> None:
     (project / "i.txt").write_text("$Id: 1234 $ new\n")
     (project / "l.txt").write_text("é" * 5_000 + "\n")
     odd.write_text("new\n")
+    (project / "u.txt").write_text("нет\n", "utf-16")
     (project / "link").unlink()
     (project / "link").symlink_to("c.txt")
     git(project / "sub", "commit", "--allow-empty", "-qm", "second")
     found = {change.path: change for change in find_changes(project).files}
-    assert set(found) == {"c.txt", "i.txt", "l.txt", "link", "o\ufffd.txt", "sub"}
+    assert set(found) == {"c.txt", "i.txt", "l.txt", "link", "o\ufffd.txt", "sub", "u.txt"}
     assert all(change.text for change in found.values())
 
 

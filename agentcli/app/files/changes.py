@@ -9,6 +9,7 @@ looked; and what holds keys by its name is not read unless git has it.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
@@ -531,7 +532,7 @@ class _FileSection:
 def _holds(path: Path, lines: set[bytes]) -> bool:
     """Whether what stands at a resolved path, which no link leads to, has all of ``lines``.
 
-    Git may convert the ends of lines and what ``$Id$`` stands for.
+    Git may convert the ends of lines, what ``$Id$`` stands for, and UTF-16 (gitattributes(5)).
     """
     left = {_IDENT.sub(b"$Id$", line.rstrip(b"\r")) for line in lines}
     try:
@@ -542,13 +543,24 @@ def _holds(path: Path, lines: set[bytes]) -> bool:
             left = {line for line in left if not line.startswith(b"Subproject commit ")}
         elif left:
             with open_resolved(path) as file:
-                for line, _ in _lines(file):
-                    left.discard(_IDENT.sub(b"$Id$", line[: MAX_LINE - 1].rstrip(b"\r")))
-                    if not left:
-                        break
+                _take_lines(file, left)
+                if left:
+                    file.seek(0)
+                    data = file.read(MAX_COUNTED)
+                    for codec in ("utf-16", "utf-16-le", "utf-16-be"):
+                        text = data.decode(codec, "replace")
+                        _take_lines(io.BytesIO(text.encode("utf-8", "replace")), left)
     except (OSError, ValueError):
         return False
     return not left
+
+
+def _take_lines(stream: IO[bytes], left: set[bytes]) -> None:
+    """Take what ``stream`` has out of ``left``."""
+    for line, _ in _lines(stream):
+        left.discard(_IDENT.sub(b"$Id$", line[: MAX_LINE - 1].rstrip(b"\r")))
+        if not left:
+            return
 
 
 def _shortened(line: str, cut: int) -> str:
