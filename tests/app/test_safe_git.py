@@ -137,6 +137,21 @@ exec $git "$@"
 
 
 @pytest.mark.spec("SEC-3", "SEC-5")
+def test_no_link_that_comes_up_meanwhile_has_another_repositorys_index_shown(
+    project: Path, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (private / "plan.txt").write_text("staged\n")
+    git(private, "add", ".")
+    script = f"""
+case $* in *--no-textconv*) ln -sf {private}/.git/index {project}/.git/index ;; esac
+exec $git "$@"
+"""
+    _meanwhile(monkeypatch, tmp_path / "bin", script)
+    assert not find_changes(project, staged=True).files
+    assert (project / ".git/index").is_symlink()
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
 def test_nothing_is_shown_that_git_read_elsewhere_by_a_link_that_came_up_meanwhile(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ into its configuration meanwhile. Nothing is written to it but by ``SafeGit.chan
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import select
@@ -49,6 +50,7 @@ _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _NAMING = ("HEAD", "index", "packed-refs", "refs", "reftable")
 _MOST_REFERENCES = 200_000
 _LONGEST_REFERENCE = 4_096
+_ID = re.compile(rb"[0-9a-f]{40,64}\s*")
 _OFF = {"filter": ("clean=", "smudge=", "process=", "required=false"), "hook": ("enabled=false",)}
 _MOST_SETTINGS = 1_000_000
 # what says how files are stored, and names no program
@@ -163,14 +165,15 @@ class SafeGit:
     def without_filters(self, tree: Path) -> Iterator[SafeGit]:
         """The same for the working tree ``tree``, without content filters.
 
-        It has a git directory of its own, with the repository's objects and index: of the
-        repository's configuration it knows what names no program, as that was when this began,
-        since another process may write there between two looks of git. Raises ``UsageError``.
+        It has a git directory of its own, with the repository's objects and a copy of its index:
+        of the repository's configuration it knows what names no program, as that was when this
+        began, since another process may write there between two looks of git. Raises
+        ``UsageError``.
         """
         with contextlib.ExitStack() as made:
             plain = None
             with contextlib.suppress(OSError):
-                plain = self._apart(tree, made)
+                plain = self._apart(tree, made, with_index=True)
             yield _known(plain, tree)
 
     def without_hooks(self) -> SafeGit:
@@ -193,7 +196,9 @@ class SafeGit:
             git = _known(git, self.cwd)
             return os.fsdecode(git.output(*words, limit=1_000) or b"").strip()
 
-    def _apart(self, tree: Path, made: contextlib.ExitStack) -> SafeGit | None:
+    def _apart(
+        self, tree: Path, made: contextlib.ExitStack, *, with_index: bool = False
+    ) -> SafeGit | None:
         from agentcli.process.sandbox_setup import place_for_ours
         from agentcli.process.shell import PREFIX
 
@@ -207,6 +212,8 @@ class SafeGit:
         directory = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=parent)
         place = Path(made.enter_context(directory))
         _make_directory(place, own, common, settings)
+        if with_index:
+            _copy_index(own, place)
         if head is None:
             _copy_references(own, common, place)
         else:
@@ -214,11 +221,7 @@ class SafeGit:
         plain = replace(
             self,
             options=(*self.options, f"--git-dir={place}", f"--work-tree={tree}"),
-            env={
-                "GIT_INDEX_FILE": f"{own}/index",
-                **self.env,
-                "GIT_OBJECT_DIRECTORY": f"{common}/objects",
-            },
+            env={**self.env, "GIT_OBJECT_DIRECTORY": f"{common}/objects"},
         )
         return plain._without("filter|hook")  # noqa: SLF001 - another one of this class
 
@@ -246,7 +249,7 @@ class SafeGit:
 
 def _known(git: SafeGit | None, place: Path) -> SafeGit:
     if git is None:
-        what = f"git cannot read the configuration of {one_line(str(place))}"
+        what = f"git cannot read the configuration, or the references, of {one_line(str(place))}"
         raise UsageError(what, "see: git config --list")
     return git
 
@@ -265,38 +268,67 @@ def _make_directory(place: Path, own: Path, common: Path, settings: bytes) -> No
     for name in ("exclude", "attributes"):
         (place / "info" / name).symlink_to(common / "info" / name)
     (place / "info/sparse-checkout").symlink_to(own / "info/sparse-checkout")
-    for part in own.glob("sharedindex.*"):
-        (place / part.name).symlink_to(part)
+
+
+def _copy_index(own: Path, place: Path) -> None:
+    """With its time, by which git knows which files may be newer than it."""
+    with opened_directory(own) as directory, os.scandir(directory) as entries:
+        for name in (entry.name for entry in entries):
+            if name != "index" and not name.startswith("sharedindex."):
+                continue
+            with (
+                contextlib.suppress(FileNotFoundError),
+                os.fdopen(open_at(name, directory), "rb") as file,
+                (place / name).open("wb") as copy,
+            ):
+                shutil.copyfileobj(file, copy)
+                copy.flush()
+                status = os.fstat(file.fileno())
+                os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _copy_references(own: Path, common: Path, place: Path) -> None:
-    """Copy what a git directory calls its commits, through no link. Raises ``OSError``."""
+    """Copy what a git directory calls its commits, through no link: most of it into one file.
+
+    Raises ``OSError``, also where it is too much.
+    """
     with opened_directory(own) as directory, os.scandir(directory) as entries:
         for name in (entry.name for entry in entries if entry.name.endswith("HEAD")):
-            _copy_reference(name, directory, place)
+            (place / name).write_bytes(_said(name, directory))
+    ids: dict[bytes, bytes] = {}
     with opened_directory(common) as directory:
         for below, _, names, there in os.fwalk("refs", dir_fd=directory):
-            (place / below).mkdir(exist_ok=True)
             for name in names:
-                _copy_reference(name, there, place / below)
-        with contextlib.suppress(FileNotFoundError):
-            packed = open_at("packed-refs", directory)
-            with os.fdopen(packed, "rb") as file, (place / "packed-refs").open("wb") as copy:
-                shutil.copyfileobj(file, copy)
+                said = _said(name, there)
+                if _ID.fullmatch(said):
+                    ids[os.fsencode(f"{below}/{name}")] = said.strip()
+                elif said.startswith(b"ref: "):
+                    (place / below).mkdir(parents=True, exist_ok=True)
+                    (place / below / name).write_bytes(said)
+                if len(ids) > _MOST_REFERENCES:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        with (place / "packed-refs").open("wb") as copy:
+            with contextlib.suppress(FileNotFoundError):
+                packed = os.fdopen(open_at("packed-refs", directory), "rb")
+                with packed:
+                    for line in iter(lambda: packed.readline(_LONGEST_REFERENCE), b""):
+                        if line[:1] not in b"#^" and line[:-1].partition(b" ")[2] not in ids:
+                            copy.write(line)
+            copy.writelines(b"%s %s\n" % (ids[name], name) for name in ids)
 
 
-def _copy_reference(name: str, directory: int, place: Path) -> None:
-    """Of a link that is one what git takes it for; nothing where it has just gone."""
-    target = b""
-    with contextlib.suppress(OSError):
+def _said(name: str, directory: int) -> bytes:
+    """What a reference says; a link what git takes it for; nothing of one that has just gone."""
+    try:
+        with os.fdopen(open_at(name, directory), "rb", buffering=0) as file:
+            return file.read(_LONGEST_REFERENCE) or b""
+    except FileNotFoundError:
+        return b""
+    except OSError:
         target = os.readlink(os.fsencode(name), dir_fd=directory)
-    with contextlib.suppress(FileNotFoundError):
-        if target.startswith(b"refs/"):
-            said = b"ref: " + target
-        else:
-            with os.fdopen(open_at(name, directory), "rb") as file:
-                said = file.read(_LONGEST_REFERENCE)
-        (place / name).write_bytes(said)
+        if not target.startswith(b"refs/"):
+            raise
+        return b"ref: " + target
 
 
 def _output_of(

@@ -388,7 +388,9 @@ class Worktrees:
                     timeout_s=GIT_TIMEOUT_S,
                 )
             tree = replace(tree, admin=named_by(path / ".git"))
-            own = by_directory(git, tree.admin or repository.common, path)
+            admin = tree.admin or repository.common
+            own = by_directory(git, admin, path)
+            own = replace(own, env={**own.env, "GIT_INDEX_FILE": f"{admin}/index"})
             with own.without_filters(path) as plain:
                 plain.change(
                     *("reset", "--quiet", "--hard", "--no-recurse-submodules"),
