@@ -202,6 +202,7 @@ def test_what_git_converts_is_shown(project: Path) -> None:
     git(project / "sub", "commit", "--allow-empty", "-qm", "second")
     found = {change.path: change for change in find_changes(project).files}
     assert set(found) == {"c.txt", "i.txt", "l.txt", "link", "o\ufffd.txt", "sub", "u.txt"}
+    assert found.pop("sub").details == ("a submodule at another commit",)
     assert all(change.text for change in found.values())
 
 

@@ -42,6 +42,7 @@ _SHORT = 7
 _BINARY_HEAD = 8_000
 _KEPT_BACK = "not shown, as it may hold keys"
 _GONE = "not shown: the file does not hold it now"
+_OTHER_COMMIT = "a submodule at another commit"  # which git may have seen by a link, too
 _IDENT = re.compile(rb"\$Id[^$\n]*\$")
 _DIFF = (
     *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty"),
@@ -526,7 +527,8 @@ class _FileSection:
         )
         if tree is None or _holds(tree / self.path, self.new):
             return change
-        return _withheld(change, _GONE)
+        is_commit = all(line.startswith(b"Subproject commit ") for line in self.new)
+        return _withheld(change, _OTHER_COMMIT if is_commit else _GONE)
 
 
 def _holds(path: Path, lines: set[bytes]) -> bool:
@@ -539,8 +541,6 @@ def _holds(path: Path, lines: set[bytes]) -> bool:
         kind = lstat_of(path).st_mode if left else 0
         if stat.S_ISLNK(kind):
             left.discard(os.fsencode(readlink_of(path)))
-        elif stat.S_ISDIR(kind):  # a submodule
-            left = {line for line in left if not line.startswith(b"Subproject commit ")}
         elif left:
             with open_resolved(path) as file:
                 _take_lines(file, left)
