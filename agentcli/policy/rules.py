@@ -47,13 +47,21 @@ _GITS = (
     "--strategy",
 )  # fmt: skip
 _CUT_SHORT = "|".join({name[:end] for name in _GITS for end in range(len("--o"), len(name) + 1)})
+# git-config(1): what "-c" has git run, read further settings from, or speak to
+_GIT_SETTING = (
+    r"(?i:alias\.[^=]*=!|[a-z][^=\s]*\.[^=]*(?:pager|editor|command|cmd|fsmonitor|askpass|textconv"
+    r"|external|process|clean|smudge|driver|program|helper|hook|vcs|proxy|update|allow|insteadof|server"
+    r"|dir|(?<!quote)path)=).*"
+)
 _PIP = r"--(?:py|log\b|ind|ext|fin|prox).*|-[qv]*i.*"
 _BEYOND = {
     # git-diff(1), git-fetch(1); a merge strategy that is no plain word names a file
-    "git": rf"(?!--strategy=[a-z]+\Z)(?:{_CUT_SHORT})(?:=.*)?",
+    "git": rf"(?!--strategy=[a-z]+\Z)(?:{_CUT_SHORT})(?:=.*)?|--(?:exec-path=|config-env).*"
+    rf"|{_GIT_SETTING}",
     "git bisect": "run",
     "git clone": r"-[^-]*[uc].*|--(?:te|co).*",
     "git difftool": r"-[^-]*x.*",
+    "git filter-branch": r"--(?:[a-z-]+-filter|setup).*",
     "git grep": r"-[^-]*O.*",
     "git init": r"--te.*",
     "git pull": r"-[^-]*s.*",

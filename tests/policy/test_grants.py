@@ -232,3 +232,29 @@ def test_a_yes_for_the_session_is_about_what_was_asked(
     place = CallPlace(Workspace(work, work, (more,)), Policy())
     found = offers_of(call, place, judge(call, place))
     assert [offer.rule for offer, _ in found] == [each.format(tmp_path) for each in offers]
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize(
+    ("rule", "command", "is_allowed"),
+    [
+        ("git *", "git -c user.name=a -c core.quotepath=off -c color.ui=false commit -m y", True),
+        ("git *", "git -c alias.x='!touch p' x", False),
+        ("git *", "git -c core.pager=./x -p log", False),
+        ("git *", "git -c core.sshCommand=./x fetch", False),
+        ("git *", "git -c diff.external=./x diff", False),
+        ("git *", "git -c core.hooksPath=x commit -m y", False),
+        ("git *", "git -c include.path=x commit -m y", False),
+        ("git *", "git --exec-path=. x", False),
+        ("git *", "git --config-env core.pager=X log", False),
+        ("git *", "git filter-branch --tree-filter './x'", False),
+        ("git -c core.pager=* *", "git -c core.pager=cat fetch", True),
+        ("git -c core.pager=* *", "git -c core.pager=cat -c core.editor=./x commit", False),
+    ],
+)  # fmt: skip
+def test_a_rule_for_git_covers_no_setting_that_runs_what_it_names(
+    tmp_path: Path, rule: str, command: str, is_allowed: bool
+) -> None:
+    place = CallPlace(Workspace(tmp_path, tmp_path), Policy(allow=(parse_rule(f"bash({rule})"),)))
+    found = judge(CallFacts(BASH, {"command": command}), place).answer
+    assert (found is Answer.ALLOW) is is_allowed
