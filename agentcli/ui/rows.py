@@ -262,7 +262,7 @@ def wrap_line(line: str, columns: int, mark: str = "", *, exact: bool = False) -
     The words of a line that begins with a name in a column are those behind it.
     """
     words = plain(line)
-    if most_columns(words) <= columns:
+    if most_columns(words.expandtabs(TAB_COLUMNS)) <= columns:
         return [line]
     head = _HEAD.match(words)
     indent = columns_of(head[0]) if head else 0

@@ -476,3 +476,17 @@ def test_no_row_of_a_question_is_wider_than_the_window_whatever_a_terminal_joins
         panel = ApprovalPanel(request, PLAIN)
         for row in panel.rows(Size(columns, lines), PLAIN, 9.0, mode=PanelMode()).rows:
             assert sum(max(0, wcwidth(char)) for char in row.text) <= columns, ascii(row.text)
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize("tabs", range(7))
+@pytest.mark.parametrize("columns", [30, 40, 80])
+def test_the_tail_of_a_line_behind_tabs_is_not_hidden(columns: int, tabs: int) -> None:
+    for size in range(columns):
+        text = "\t" * tabs + "x" * size + ";evil"
+        detail = f"--- a/m\n+++ b/m\n@@ -1 +1 @@\n-{text}\n+{text}\n"
+        call = ToolCall("c", "edit_file", {"path": "m"})
+        panel = ApprovalPanel(ApprovalRequest(call, "Edit m", detail, "why", ()), PLAIN)
+        rows = panel.rows(Size(columns, 200), PLAIN, 9.0, mode=PanelMode()).rows
+        seen = re.sub(r"\W", "", "".join(row.text for row in rows))
+        assert seen.count("x" * size + "evil") == 2, (size, rows)
