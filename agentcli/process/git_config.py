@@ -135,9 +135,10 @@ _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 _NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
 _MOST_NAMED = 500
 _MOST_GIVEN = 100  # settings in the environment
+Settings = tuple[tuple[str, str, str, str], ...]
 
 
-def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
+def programs_of(config: bytes) -> Settings | None:
     """Section, key, value and whole heading of what may run programs or read more configuration.
 
     ``None`` where that cannot be told. Git's syntax: https://git-scm.com/docs/git-config#_syntax
@@ -508,6 +509,12 @@ def without_steps_that_run(todo: bytes) -> bytes:
     return b"".join(line for line in todo.splitlines(keepends=True) if not _RUNS.match(line))
 
 
+def configs_in(items: Mapping[str, Watched]) -> dict[str, Settings]:
+    """``programs_of`` the configuration that there is, by its path."""
+    found = items.items()
+    return {p: programs_of(i.content.data) or () for p, i in found if i.kind is Kind.CONFIG}
+
+
 def merges_by_itself(path: str, state: bytes) -> bool:
     """Whether git merges with a strategy of its own where ``path`` of its directory says how.
 
@@ -531,13 +538,12 @@ def is_only_paths(hgrc: bytes) -> bool:
 
 def trees_of(
     linked_trees: Mapping[str, set[str]],
-    commons: Mapping[str, bytes],
+    items: Mapping[str, Watched],
     configs: Mapping[str, Iterable[tuple[str, str, str, str]]],
 ) -> dict[str, set[str]]:
-    """By git directory: the working trees that its configuration and hooks are for.
-
-    ``commons`` is what ``commondir`` says, by git directory.
-    """
+    """By git directory: the working trees that its configuration and hooks are for."""
+    found = items.items()
+    commons = {os.path.dirname(p): i.content.data for p, i in found if i.kind is Kind.COMMON}  # noqa: PTH120 - texts
     trees = {git: set(users) for git, users in linked_trees.items()}
     for git in filter(trees.__contains__, commons):
         trees.setdefault(linked(git, commons[git]), set()).update(trees[git])

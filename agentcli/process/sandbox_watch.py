@@ -49,6 +49,7 @@ from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
     AT_TOP,
     WORKTREE,
+    configs_in,
     hooks_in,
     is_only_paths,
     joined,
@@ -98,7 +99,6 @@ _REBASE = "rebase-merge/git-rebase-todo"
 _MERGES = ("rebase-merge/strategy", "sequencer/opts", "rebase-apply/apply-opt")
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
-_Settings = tuple[tuple[str, str, str, str], ...]
 
 
 class TreeWatch:
@@ -300,11 +300,11 @@ class TreeWatch:
             parent = os.path.dirname(path)  # noqa: PTH120 - a text
             if is_file and path not in found.items and real_text(parent) == parent:
                 self._add_file(path, item.kind, found, item.top)
-        configs = _configs(found)
+        configs = configs_in(found.items)
         for git, tree in trees_said(configs):
             for place in filter(os.path.islink, ways_to([Path(git, tree)], self._roots)):
                 self._add_file(place, Kind.WRITTEN, found)
-        trees = _trees(found, configs)
+        trees = trees_of(found.trees, found.items, configs)
         places = pushed_to(configs, tuple(found.git_directories), trees, lambda: found.is_over)
         for path in filter(self.is_inside, places):
             add = self._link if os.path.isfile(path) else self._git_directory  # noqa: PTH113 - a text
@@ -450,9 +450,9 @@ class TreeWatch:
         So does a hook that is a link, or names one. ``script`` is what counts as run.
         """
         named: dict[str, Kind] = {}
-        configs = _configs(found)
-        self._repositories = tuple(_trees(found, {}).values())
-        trees = _trees(found, configs)
+        configs = configs_in(found.items)
+        self._repositories = tuple(trees_of(found.trees, found.items, {}).values())
+        trees = trees_of(found.trees, found.items, configs)
         every = _every(found, trees)
         running = [
             # what is pushed to a repository has its hooks start in its git directory
@@ -649,16 +649,5 @@ class TreeWatch:
         return item.top in self._named and any(is_copy)
 
 
-def _configs(found: Survey) -> dict[str, _Settings]:
-    items = found.items.items()
-    return {p: programs_of(i.content.data) or () for p, i in items if i.kind is Kind.CONFIG}
-
-
 def _every(found: Survey, trees: Mapping[str, set[str]]) -> set[str]:
     return {str(each.parent) for each in found.repositories}.union(*trees.values())
-
-
-def _trees(found: Survey, configs: Mapping[str, _Settings]) -> dict[str, set[str]]:
-    items = found.items.items()
-    commons = {os.path.dirname(p): i.content.data for p, i in items if i.kind is Kind.COMMON}  # noqa: PTH120 - texts
-    return trees_of(found.trees, commons, configs)
