@@ -135,6 +135,17 @@ _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 _NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
 _MOST_NAMED = 500
 _MOST_GIVEN = 100  # settings in the environment
+# of each working tree: what "git rebase --continue" goes on with (git-rebase(1): "exec"), how that
+# and "git cherry-pick --continue" merge; what the next commit reads, writes and applies
+OF_TREES = {
+    "config.worktree": Kind.CONFIG,
+    "rebase-merge/git-rebase-todo": Kind.TODO,
+    "rebase-merge/strategy": Kind.STRATEGY,
+    "sequencer/opts": Kind.STRATEGY,
+    "rebase-apply/apply-opt": Kind.STRATEGY,
+    "MERGE_RR": Kind.RESUMED,
+    "MERGE_AUTOSTASH": Kind.RESUMED,
+}
 Settings = tuple[tuple[str, str, str, str], ...]
 
 
@@ -507,6 +518,21 @@ def steps_that_run(todo: bytes) -> frozenset[bytes]:
 def without_steps_that_run(todo: bytes) -> bytes:
     """The other lines."""
     return b"".join(line for line in todo.splitlines(keepends=True) if not _RUNS.match(line))
+
+
+def resumed_in(state: bytes) -> frozenset[bytes]:
+    """What a commit goes on with: a stash, or keys of resolutions and the file for each."""
+    return frozenset(filter(None, state.split(b"\0")))
+
+
+def files_resumed(items: Mapping[str, Watched], trees: Mapping[str, set[str]]) -> Iterator[Path]:
+    """The files from which git takes the resolution of a conflict, and to which it writes one."""
+    for path, item in items.items():
+        if item.kind is Kind.RESUMED and item.content.is_read:
+            for entry in resumed_in(item.content.data):
+                _, is_named, name = entry.partition(b"\t")
+                users = trees.get(os.path.dirname(path), ()) if is_named else ()  # noqa: PTH120 - a text
+                yield from (Path(tree, os.fsdecode(name)) for tree in users)
 
 
 def configs_in(items: Mapping[str, Watched]) -> dict[str, Settings]:

@@ -70,8 +70,9 @@ _TRIES_ONCE = {
     "npm_config_fetch_retries": "0", "PIP_RETRIES": "1", "UV_HTTP_RETRIES": "0",
     "CARGO_NET_RETRY": "0",
 }  # fmt: skip
-# "git gc" would say that it cannot write .git/info/refs, which nobody needs
-_GIT_INSIDE = {"repack.updateServerInfo": "false"}
+# "git gc" would say that it cannot write .git/info/refs, which nobody needs; and a merge leaves the
+# next commit outside nothing to read or write for "git rerere"
+_GIT_INSIDE = {"repack.updateServerInfo": "false", "rerere.enabled": "false"}
 # git-config(1): "environment"; what a repository's own configuration says is overruled
 _GIT_SETTINGS = {
     "core.fsmonitor": "false", "core.hooksPath": "/dev/null", "core.pager": "cat",

@@ -48,8 +48,10 @@ from agentcli.process.directories import (
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
     AT_TOP,
+    OF_TREES,
     WORKTREE,
     configs_in,
+    files_resumed,
     hooks_in,
     is_only_paths,
     joined,
@@ -61,6 +63,7 @@ from agentcli.process.git_config import (
     places_of_remote,
     programs_of,
     pushed_to,
+    resumed_in,
     run_around,
     run_by,
     settings_given,
@@ -93,10 +96,6 @@ _MOST_S = 4.0  # of one look or comparison, however much there is
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
 _HOOKS = "hooks"
-# what "git rebase --continue" goes on with; git-rebase(1): "exec"
-_REBASE = "rebase-merge/git-rebase-todo"
-# how that merges, and "git cherry-pick --continue" and "git revert --continue" do
-_MERGES = ("rebase-merge/strategy", "sequencer/opts", "rebase-apply/apply-opt")
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 
@@ -301,10 +300,11 @@ class TreeWatch:
             if is_file and path not in found.items and real_text(parent) == parent:
                 self._add_file(path, item.kind, found, item.top)
         configs = configs_in(found.items)
-        for git, tree in trees_said(configs):
-            for place in filter(os.path.islink, ways_to([Path(git, tree)], self._roots)):
-                self._add_file(place, Kind.WRITTEN, found)
         trees = trees_of(found.trees, found.items, configs)
+        written = [Path(git, tree) for git, tree in trees_said(configs)]
+        written += files_resumed(found.items, trees)
+        for place in filter(os.path.islink, ways_to(written, self._roots)):
+            self._add_file(place, Kind.WRITTEN, found)
         places = pushed_to(configs, tuple(found.git_directories), trees, lambda: found.is_over)
         for path in filter(self.is_inside, places):
             add = self._link if os.path.isfile(path) else self._git_directory  # noqa: PTH113 - a text
@@ -379,10 +379,9 @@ class TreeWatch:
                 self._add_tree(f"{git}/{name}", Kind.REMOTE, found)
             # a linked working tree has submodules of its own
             for part in (Path(git), *directories_in(Path(git, "worktrees"), tell)):
-                self._add_file(f"{part}/config.worktree", Kind.CONFIG, found)
-                self._add_file(link_or(f"{part}/{_REBASE}"), Kind.TODO, found)
-                for name in _MERGES:
-                    self._add_file(link_or(f"{part}/{name}"), Kind.STRATEGY, found)
+                for name, kind in OF_TREES.items():
+                    path = f"{part}/{name}"
+                    self._add_file(link_or(path) if "/" in name else path, kind, found)
                 for link in links_in(str(part), found.give_up):
                     self._add_file(link, Kind.WRITTEN, found)
                 for index in indexes_in(str(part)):
@@ -541,7 +540,7 @@ class TreeWatch:
         if is_old or now.content.has_other_name:
             return is_old
         match now.kind:
-            case Kind.CONFIG | Kind.TODO | Kind.STRATEGY | Kind.REMOTE:
+            case Kind.CONFIG | Kind.TODO | Kind.STRATEGY | Kind.REMOTE | Kind.RESUMED:
                 return now.content.is_read and self._is_harmless(path, now, before, found)
             case Kind.LINK:
                 tree = os.path.dirname(path)  # noqa: PTH120 - a text
@@ -595,9 +594,9 @@ class TreeWatch:
             return merges_by_itself(path, now.content.data)
         if now.kind is Kind.REMOTE:
             return names_no_helper(now.content.data)
-        if now.kind is Kind.TODO:
-            known = steps_that_run(before.content.data) if before is not None else frozenset()
-            return steps_that_run(now.content.data) <= known
+        if now.kind in {Kind.TODO, Kind.RESUMED}:
+            told = steps_that_run if now.kind is Kind.TODO else resumed_in
+            return told(now.content.data) <= told(before.content.data if before else b"")
         programs = programs_of(now.content.data)
         git = os.path.dirname(path)  # noqa: PTH120 - a text
         old = set(programs_of(before.content.data) or ()) if before is not None else set()

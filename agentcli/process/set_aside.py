@@ -39,6 +39,7 @@ class Kind(Enum):
     NAMED = "run by what was there before it"
     TODO = "the steps of a rebase"
     STRATEGY = "how commits are merged"
+    RESUMED = "what the next commit goes on with"
     REMOTE = "the address of a remote"
     SHUT = "a directory that cannot be looked into"
 

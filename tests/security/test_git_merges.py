@@ -111,3 +111,82 @@ def test_a_cherry_pick_of_the_sandbox_keeps_its_state(tmp_path: Path) -> None:
     (said,) = told(work, how)
     assert "set-aside" not in said
     assert "resolve" in (work / ".git/sequencer/opts").read_text()
+
+
+KEY, SETTINGS = "1" * 40, "2" * 40
+RESOLUTIONS = f"""
+mkdir -p .git/rr-cache/{KEY} .git/rr-cache/{SETTINGS} && cd .git/rr-cache
+touch {KEY}/preimage; cp ../config {SETTINGS}/preimage; cp ../config {SETTINGS}/postimage
+printf '[core]\\n\\tfsmonitor = touch pwned; false\\n' >> {SETTINGS}/postimage
+cd ../..; printf '{KEY}\\t%s\\0{SETTINGS}.-1\\t.git/config\\0' "$(cat where)" > $(git rev-parse --git-path MERGE_RR)
+"""
+
+
+@pytest.mark.spec("SEC-17", "SEC-5")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("in_worktree", [False, True])
+def test_no_resolution_of_a_conflict_is_read_or_written_where_a_command_has_said(
+    tmp_path: Path, kind: str, in_worktree: bool
+) -> None:
+    """``git commit`` copies the files that MERGE_RR names, and merges into them (git-rerere(1))."""
+    work, key = make_repository(tmp_path / "work"), tmp_path / "key"
+    key.write_text("SECRET")
+    tree = work / "tree" if in_worktree else work
+    if in_worktree:
+        git(work, "worktree", "add", "-q", "tree")
+    (work / "where").write_text(str(key))
+    cd = "cp where tree; cd tree; " if in_worktree else ""
+    plant = RESOLUTIONS.replace(".git/rr-cache", "../.git/rr-cache") if in_worktree else RESOLUTIONS
+    plant = plant.replace("cd ../..", "cd ../../tree") if in_worktree else plant
+    (said,) = told(work, cd + plant, kind=kind)
+    assert "MERGE_RR would take effect outside" in said and "exit code 0" in said
+    git(tree, "commit", "-q", "--allow-empty", "-m", "more")
+    subprocess.run(["git", "status"], check=False, cwd=work, capture_output=True)
+    assert not any("SECRET" in each.read_text() for each in work.rglob("postimage"))
+    assert "fsmonitor" not in (work / ".git/config").read_text()
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_who_lets_git_record_resolutions_may_have_a_command_merge(
+    tmp_path: Path, kind: str
+) -> None:
+    work = tmp_path / "work"
+    _conflict(work, "-c", "rerere.enabled=true", "merge", "side")
+    assert b"a.txt" in (work / ".git/MERGE_RR").read_bytes()
+    solve = "echo solved > a.txt; git add a.txt; git commit -qm merged"
+    again = (
+        "git checkout -qb other HEAD^1; echo b > new; git add new; git commit -qm b; git merge side"
+    )
+    for said in told(work, solve, again, kind=kind):
+        assert "set-aside" not in said
+    assert "solved" in git(work, "show", "main:a.txt")
+
+
+@pytest.mark.spec("SEC-17", "SEC-5")
+@pytest.mark.parametrize("kind", BOTH)
+def test_git_takes_no_resolution_through_a_link(tmp_path: Path, kind: str) -> None:
+    work, key = tmp_path / "work", tmp_path / "key"
+    key.write_text("SECRET")
+    _conflict(work, "-c", "rerere.enabled=true", "merge", "side")
+    (said,) = told(work, f"git add a.txt; ln -sf {key} a.txt", kind=kind)
+    assert "a.txt would take effect outside" in said
+    git(work, "commit", "-qm", "merged")
+    assert not any("SECRET" in each.read_text() for each in work.rglob("postimage"))
+
+
+STASH = """
+blob=$(echo evil | git hash-object -w --stdin); export GIT_INDEX_FILE=$TMPDIR/index; git read-tree HEAD
+git update-index --add --cacheinfo 100644,$blob,.vscode/tasks.json; tree=$(git write-tree)
+git commit-tree -p HEAD -p $(git commit-tree -p HEAD -m index HEAD^{tree}) -m wip $tree > .git/MERGE_AUTOSTASH
+"""
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_the_next_commit_applies_no_stash_of_a_command(tmp_path: Path, kind: str) -> None:
+    work = make_repository(tmp_path / "work")
+    (said,) = told(work, STASH, kind=kind)
+    assert "MERGE_AUTOSTASH would take effect outside" in said and "exit code 0" in said
+    git(work, "commit", "-q", "--allow-empty", "-m", "more")
+    assert not (work / ".vscode").exists()
