@@ -351,7 +351,8 @@ def lies_below(path: str, directory: str) -> bool:
 def links_in(git: str, give_up: float) -> Iterator[str]:
     """Links among what git writes in its directory: its next commit would write where they lead.
 
-    A ``HEAD`` may be one (git-config(1): "core.preferSymlinkRefs"). Ends at ``give_up``.
+    Or "git gc" would empty that, as it does with what is left of a working tree. A ``HEAD`` may be
+    one (git-config(1): "core.preferSymlinkRefs"). Ends at ``give_up``.
     """
     waiting = deque([git])
     while waiting and time.monotonic() < give_up:
@@ -362,12 +363,13 @@ def links_in(git: str, give_up: float) -> Iterator[str]:
                 if entry.is_symlink():
                     is_head = not below and entry.name == "HEAD"
                     is_head = is_head and os.readlink(entry.path).startswith("refs/")  # noqa: PTH115 - a text
-                    # what is set aside counts where it would be a branch
-                    is_aside = "refs" not in below and SET_ASIDE.search(entry.name)
+                    # what is set aside counts where it would be a branch, or a working tree
+                    is_kept = below != "worktrees" and "refs" not in below
+                    is_aside = is_kept and SET_ASIDE.search(entry.name)
                     yield from () if is_head or is_aside else (entry.path,)
                 elif (
-                    (below or entry.name in _WRITTEN)
-                    and below != "objects"
+                    (below or entry.name in _WRITTEN | {"worktrees"})
+                    and below not in {"objects", "worktrees"}
                     and entry.is_dir(follow_symlinks=False)
                 ):
                     waiting.append(entry.path)

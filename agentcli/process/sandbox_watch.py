@@ -188,7 +188,7 @@ class TreeWatch:
         if any(opened):
             now, changed = self._look_closely()
         wrong = to_put_right(changed, now.items, old.items, old.directories) if changed else ()
-        gone = set_aside_each(wrong, self._roots)
+        gone = set_aside_each(wrong, (*self._roots, *now.git_directories))
         lines = [*islice(chain(filter(None, opened), gone), _MOST_LINES)]
         rest = sum(1 for _ in gone)
         for path in changed:  # nothing counts as known that was not looked at: others may write

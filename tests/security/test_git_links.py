@@ -415,3 +415,19 @@ def test_no_references_are_written_elsewhere(
     work = make_repository(tmp_path / "work")
     (said,) = told(work, f"git init -q new; git -C new config {setting}", kind=kind)
     assert ("config would take effect outside" not in said) is stays
+
+
+@pytest.mark.spec("SEC-17", "SEC-5")
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_directory_elsewhere_is_removed_as_what_is_left_of_a_working_tree(
+    tmp_path: Path, kind: str
+) -> None:
+    """``git gc``, after a commit, too, empties what it takes for that, through a link."""
+    work, mine = make_repository(tmp_path / "work"), tmp_path / "mine" / "thesis"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    command = f"mkdir -p .git/worktrees; ln -s {mine.parent} .git/worktrees/x"
+    (said,) = told(work, command, kind=kind)
+    assert ".git/worktrees/x would take effect outside" in said
+    git(work, "gc", "-q")
+    assert mine.read_text() == "mine"
