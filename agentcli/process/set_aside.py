@@ -166,8 +166,8 @@ def set_aside_each(
 
 def put_back(path: Path, before: Held) -> str:
     """Make what was removed again, and its directory; the line as above, empty if that fails."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir()
+    with contextlib.suppress(OSError), directory_of(path.parent) as above:
+        os.mkdir(path.parent.name, dir_fd=above)
     is_back = False
     with contextlib.suppress(OSError), directory_of(path) as parent:
         is_back = _put_back(parent, path.name, before)

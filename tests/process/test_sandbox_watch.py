@@ -1075,6 +1075,13 @@ def test_an_executable_hook_is_not_hidden_by_its_name(root: Path) -> None:
     assert "pre-commit-x.set-aside in" in told
 
 
+def test_what_is_put_back_makes_no_directory_through_a_link(root: Path) -> None:
+    (root / "elsewhere").mkdir()
+    (root / ".git").symlink_to("elsewhere")
+    assert not set_aside.put_back(root / ".git/hooks/pre-commit", set_aside.MINIMAL)
+    assert not [*(root / "elsewhere").iterdir()]
+
+
 def test_where_mercurial_has_cloned_from_may_be_kept(root: Path) -> None:
     clone = "mkdir .hg && printf '# made\\n[paths]\\ndefault = ../x\\n' > .hg/hgrc"
     assert born(root, clone) == []
