@@ -195,6 +195,25 @@ def test_the_module_as_a_program_is_not_that_of_the_working_directory(
     assert done.stdout.startswith("agentcli ")
 
 
+@pytest.mark.spec("SEC-2", "SEC-19")
+@pytest.mark.parametrize("name", ["PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__"])
+@pytest.mark.parametrize("place", ["", "{here}/"], ids=["relative", "absolute"])
+def test_no_variable_names_another_environment_as_the_program_s_own(
+    tmp_path: Path, name: str, place: str
+) -> None:
+    """Python reads these two in spite of ``-E``: they are its own where it starts itself."""
+    work, ran = tmp_path / "work", tmp_path / "ran"
+    packages = work / f"lib/{PYTHON}/site-packages"
+    packages.mkdir(parents=True)
+    (packages / "evil.pth").write_text(f"import os; open({str(ran)!r}, 'w')\n")
+    (work / "bin").mkdir()
+    (work / "bin/python").symlink_to(sys.executable)
+    (work / "pyvenv.cfg").write_text(f"home = {work}/bin\n")
+    done = start([INSTALLED, "--version"], work, **{name: place.format(here=work) + "bin/python"})
+    assert done.stdout.startswith("agentcli "), done.stderr
+    assert not ran.exists()
+
+
 @pytest.mark.spec("SEC-19")
 def test_the_program_is_found_by_links_and_by_names_without_a_directory(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
