@@ -105,6 +105,7 @@ def subject_of(call: CallFacts, place: CallPlace) -> Subject:
         text=command if isinstance(command, str) else None,
         host=host_of(url) if isinstance(url, str) else None,
         root=place.workspace.real_root,
+        more_roots=tuple(base for _, base in place.workspace.led[1:]),
         cwd=real_path(place.workspace.cwd),
         edits=call.definition.asks is Asks.EDIT,
         whole_tool=call.definition.whole_name,

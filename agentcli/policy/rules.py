@@ -9,6 +9,7 @@ or nothing of it, a deny rule covers any part. ``bash(git diff *)`` does not all
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,9 +99,9 @@ _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 class Subject:
     """What a rule looks at: the tool and what the call is about.
 
-    ``paths``, ``root`` and ``cwd`` are resolved, ``text`` is a command, ``host`` comes from
-    ``host_of``. ``edits``: it is a tool that edits the files it names. ``whole_tool``: see
-    ``ToolDefinition.whole_name``.
+    ``paths``, ``root``, ``more_roots`` and ``cwd`` are resolved, ``text`` is a command, ``host``
+    comes from ``host_of``. ``edits``: it is a tool that edits the files it names. ``whole_tool``:
+    see ``ToolDefinition.whole_name``.
     """
 
     tool: str
@@ -108,6 +109,7 @@ class Subject:
     text: str | None = None
     host: str | None = None
     root: Path = Path("/")
+    more_roots: tuple[Path, ...] = ()
     cwd: Path = Path("/")
     edits: bool = False
     whole_tool: str = ""
@@ -211,8 +213,9 @@ def _covers_whole(rule: Rule, subject: Subject) -> bool:
     if subject.text is not None:
         is_literal = rule.exact or not has_pattern(rule.pattern or "")
         return subject.text == rule.pattern and is_literal and _is_there(rule, subject)
+    roots = (subject.root, *subject.more_roots)
     return bool(subject.paths) and all(
-        _matches_path(path, rule, subject.root) for path in subject.paths
+        _matches_path(path, rule, subject.root, as_named_in=roots) for path in subject.paths
     )
 
 
@@ -432,14 +435,14 @@ def _matches_host(host: str, rule: Rule) -> bool:
 # --- paths ---------------------------------------------------------------------------------
 
 
-def _matches_path(path: Path, rule: Rule, root: Path) -> bool:
+def _matches_path(path: Path, rule: Rule, root: Path, *, as_named_in: Sequence[Path] = ()) -> bool:
     pattern = rule.pattern or ""
     if rule.exact:
         return str(path) == pattern or (
             pattern.endswith("/**") and path.is_relative_to(pattern.removesuffix("/**"))
         )
     absolute = str(root / _expanded(pattern))
-    candidates = (absolute, _with_real_start(absolute))
+    candidates = (absolute, _with_real_start(absolute, as_named_in))
     return any(glob_covers(glob, str(path)) for glob in candidates)
 
 
@@ -450,14 +453,25 @@ def _expanded(pattern: str) -> Path:
         return Path(pattern)
 
 
-def _with_real_start(pattern: str) -> str:
-    """``pattern`` with the links and ``..`` of its part before any ``*`` or ``?`` followed."""
+def _with_real_start(pattern: str, roots: Sequence[Path] = ()) -> str:
+    """``pattern`` with the links and ``..`` of its part before any ``*`` or ``?`` followed.
+
+    No links of what lies in ``roots``: where those lead the repository says, or a command (SEC-5).
+    """
     found = _GLOB_CHARACTERS.search(pattern)
-    if found is None:
-        return str(real_path(Path(pattern)))
-    start, slash, rest = pattern[: found.start()].rpartition("/")
-    real = str(real_path(Path(start + slash)))
-    return f"{real.rstrip('/')}/{rest}{pattern[found.start() :]}"
+    end = len(pattern) if found is None else pattern.rfind("/", 0, found.start()) + 1
+    start, rest = pattern[:end], pattern[end:]
+    real = _as_named_in(roots, Path(os.path.normpath(start))) or real_path(Path(start))
+    return f"{str(real).rstrip('/')}/{rest}" if rest else str(real)
+
+
+def _as_named_in(roots: Sequence[Path], place: Path) -> Path | None:
+    """``place`` with the links followed that lead to one of ``roots``; ``None``: it is in none."""
+    for above in (*reversed(place.parents), place) if roots else ():
+        real = real_path(above)
+        if any(real.is_relative_to(root) for root in roots):
+            return real / place.relative_to(above)
+    return None
 
 
 def glob_covers(pattern: str, path: str) -> bool:

@@ -118,6 +118,33 @@ def test_paths_are_judged_resolved_and_by_directories(path: str, workspace: Work
     assert judged(write(workspace, path), Policy(Mode.ACCEPT_EDITS)).answer is ASK
 
 
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_an_allow_rule_follows_no_link_of_the_workspace(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    root, other, more = workspace.root, workspace.root.parent / "other", tmp_path / "more"
+    more.mkdir()
+    for link in (more / "out", root / "out"):
+        link.symlink_to(other)
+    (root / "file").symlink_to(other / "x")
+    (tmp_path / "alias").symlink_to(root)
+    workspace = replace(workspace, extra=(more,))
+    named = ("out/**", "./out/*", "out/x", "file", f"{root}/out/**", "src/../out/x",
+             f"{more}/out/**", f"{tmp_path}/alias/out/**")  # fmt: skip
+
+    def allowing(*patterns: str) -> Policy:
+        rules = [f"{tool}({each})" for tool in ("read_file", "edit") for each in patterns]
+        return policy_of(Mode.AUTO, rules, [])
+
+    for path in ("out/x", "file", str(more / "out/x")):
+        assert judged(read(workspace, path), allowing(*named)).answer is ASK
+        assert judged(write(workspace, path), allowing(*named)).answer is ASK
+        for place in (f"{other}/**", "../other/*", "../other/x"):  # that the user has named itself
+            assert judged(write(workspace, path), allowing(place)).answer is ALLOW
+    default = policy_of(Mode.DEFAULT, [f"edit({tmp_path}/alias/src/**)"], [])
+    assert judged(write(workspace, "src/a.py"), default).answer is ALLOW
+
+
 @pytest.mark.spec("SEC-5")
 def test_a_workspace_reached_by_a_link_is_still_the_workspace(
     workspace: Workspace, tmp_path: Path
