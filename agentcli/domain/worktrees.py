@@ -7,9 +7,10 @@ https://git-scm.com/docs/gitrepository-layout
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from agentcli.domain.files import small_file
@@ -55,6 +56,42 @@ def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     common = real_path(directory / link_in(small_file(directory / "commondir")))
     is_repository = all(os.path.exists(common / name) for name in ("HEAD", "objects"))  # noqa: PTH110 - never raises
     return common if is_repository and directory.parent == common / "worktrees" else None
+
+
+def is_git_directory(path: Path, born: Collection[str] = ()) -> bool:
+    """Whether ``path`` looks like a repository's own directory, whatever it is called.
+
+    ``born`` are plain names in it that are about to be made. Git takes a dangling link for a
+    ``HEAD``, and what ``commondir`` names for the rest (gitrepository-layout(5)).
+    """
+
+    def has(name: str) -> bool:
+        return name.casefold() in born or os.path.lexists(path / name)
+
+    return has("HEAD") and (has("commondir") or (has("objects") and has("refs")))
+
+
+def git_directories_for(directory: Path) -> tuple[Path, ...]:
+    """Git's own directory for ``directory``, and the one that it shares with others; or nothing."""
+    real = real_path(directory)
+    for place in (real, *real.parents):
+        entry = place / ".git"
+        for own in (entry if os.path.isdir(entry) else named_by(entry), place):  # noqa: PTH112 - never raises
+            if own is not None and is_git_directory(own):
+                return own, own / link_in(small_file(own / "commondir"))
+    return ()
+
+
+_READ_BY_GIT = ("", "info", "objects/info", "rebase-apply", "rebase-merge", "sequencer")
+
+
+def leads_git_elsewhere(git_directory: Path) -> bool:
+    """Whether git may read another file by a link in its own directory: what is wrong it quotes."""
+    for name in _READ_BY_GIT:
+        with contextlib.suppress(OSError), os.scandir(git_directory / name) as entries:
+            if any(each.is_symlink() and not each.is_dir() for each in entries):
+                return True
+    return False
 
 
 def branch_of(directory: Path) -> str:

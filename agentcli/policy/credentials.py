@@ -14,9 +14,9 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from agentcli.domain.files import read_start, small_file
-from agentcli.domain.tools import Workspace, real_path
-from agentcli.domain.worktrees import link_in, named_by
+from agentcli.domain.files import read_start
+from agentcli.domain.tools import Workspace
+from agentcli.domain.worktrees import git_directories_for, leads_git_elsewhere
 from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, unquoted
 from agentcli.policy.decision import CallPlace
@@ -29,7 +29,6 @@ from agentcli.policy.places import (
     Variables,
     credential_place,
     found_by,
-    is_git_directory,
     loose_commands,
     places_of,
     seen_words,
@@ -72,7 +71,9 @@ _HERE_STRING = re.compile(r"<<<\s*([^\s;&|()<>]+)")
 _FED_BY = re.compile(r"""(?<![<&])<>?(?![<&(])[ \t]*((?:"[^"\n]*"|'[^'\n]*'|[^\s;&|()<>"'])+)""")
 _MOST_PATHS = 5_000
 _LONGEST_PATH = 4_096
-_RUNS_ON_FILES = re.compile(rb"filter|textconv|include", re.IGNORECASE)  # git-config(1)
+_RUNS_ON_FILES = re.compile(rb"filter|textconv|include|submodule", re.IGNORECASE)  # git-config(1)
+_GITLINK = b"\0\0\xe0\0"  # the mode of a repository within the other: gitformat-index(5)
+_LARGEST_INDEX = 64 * 1024 * 1024
 
 
 def credentials_read(
@@ -331,7 +332,7 @@ def _may_show_untracked(command: SimpleCommand, cwd: Path) -> bool:
     is_made = not all(each.strip('"').startswith("$(git ") for each in unseen)
     if is_made and not known.isdisjoint(GIT_SHOWS):
         return True
-    short = ("--no-in", "--git-dir", "--u" if "grep" in known else "--unt")
+    short = ("--no-in", "--git-dir", "--subm", "--u" if "grep" in known else "--unt")
     if any(word.startswith(short) for word in known) or (None in words and "config" in known):
         return True
     if "diff" in known and any(re.match(r"/|~|\.\.", word or "/") for word in words[1:]):
@@ -343,19 +344,20 @@ def _may_show_untracked(command: SimpleCommand, cwd: Path) -> bool:
 
 
 def _has_filters(directory: Path) -> bool:
-    """Whether the repository there may have git run a program on files, or one within it may."""
+    """Whether the repository there may have git run a program on files, or one within it may.
+
+    Or have it tell what a link of its leads to.
+    """
     if len(str(directory)) > _LONGEST_PATH:
         return True
-    real = real_path(directory)
-    for place in (real, *real.parents):
-        entry = place / ".git"
-        if os.path.lexists(entry) or is_git_directory(place):
-            own = (entry if os.path.isdir(entry) else named_by(entry)) or place  # noqa: PTH112 - never raises
-            places = (own, own / link_in(small_file(own / "commondir")))
-            files = (each / name for each in places for name in ("config", "config.worktree"))
-            runs = any(_RUNS_ON_FILES.search(read_start(each)) for each in files)
-            return runs or any(os.path.lexists(each / "modules") for each in places)
-    return False
+    places = git_directories_for(directory)
+    files = (each / name for each in places for name in ("config", "config.worktree"))
+    return (
+        any(_RUNS_ON_FILES.search(read_start(each)) for each in files)
+        or any(os.path.lexists(each / "modules") for each in places)
+        or any(_GITLINK in read_start(each / "index", _LARGEST_INDEX) for each in places)
+        or any(map(leads_git_elsewhere, places))
+    )
 
 
 def _may_run_unknown(command: SimpleCommand, _: Path) -> bool:

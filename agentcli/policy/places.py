@@ -27,6 +27,7 @@ from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.sandbox import HOME_SECRETS, has_obeyed, plain_name
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen, mutable
+from agentcli.domain.worktrees import is_git_directory
 from agentcli.policy.bash_command import Loop, SimpleCommand, unquote
 from agentcli.policy.bash_syntax import unquoted, word_lists
 
@@ -276,19 +277,6 @@ def _is_credential(names: Sequence[str]) -> bool:
         return True
     is_environment = name.startswith(".env.") and not name.endswith(_EXAMPLES)
     return is_environment or any(pair in _SECRET_PAIRS for pair in pairwise(names))
-
-
-def is_git_directory(path: Path, born: Collection[str] = ()) -> bool:
-    """Whether ``path`` looks like a repository's own directory, whatever it is called.
-
-    ``born`` are plain names in it that are about to be made. Git takes a dangling link for a
-    ``HEAD``, and what ``commondir`` names for the rest (gitrepository-layout(5)).
-    """
-
-    def has(name: str) -> bool:
-        return name.casefold() in born or os.path.lexists(path / name)
-
-    return has("HEAD") and (has("commondir") or (has("objects") and has("refs")))
 
 
 def has_own_repository(directory: Path, workspace: Workspace) -> bool:

@@ -19,7 +19,13 @@ from pathlib import Path
 from agentcli.domain.files import read_start
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
-from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
+from agentcli.domain.worktrees import (
+    filled_by_others,
+    git_directories_for,
+    leads_git_elsewhere,
+    lies_in,
+    may_be_chosen_there,
+)
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, why_unreadable
 from agentcli.policy.bash_tree import is_plain_variable
@@ -329,7 +335,10 @@ class _Strict:
 
     def git(self, rest: Sequence[str]) -> bool:
         """Where the repository is, and what is checked out there: looks at names, runs nothing."""
-        return rest[:1] == ["rev-parse"] and _REVISIONS.issuperset(rest[1:])
+        is_known = rest[:1] == ["rev-parse"] and _REVISIONS.issuperset(rest[1:])
+        return is_known and not any(
+            map(leads_git_elsewhere, git_directories_for(self.workspace.cwd))
+        )
 
     def _are_files(self, words: Sequence[str]) -> bool:
         return all(not word.startswith("-") and self.may_read(word) for word in words)

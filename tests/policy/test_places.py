@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.sandbox import HOME_SECRETS, plain_name
+from agentcli.domain.worktrees import is_git_directory
 from agentcli.policy import places
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.places import (
@@ -17,7 +18,6 @@ from agentcli.policy.places import (
     credentials_below,
     expanded,
     forms_of,
-    is_git_directory,
     moves,
     places_of,
     protected_place,

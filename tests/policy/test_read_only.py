@@ -618,6 +618,27 @@ def test_what_is_free_of_git_without_a_sandbox_runs_no_program_of_a_repository(
         assert not is_read_only(text, workspace), text
 
 
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_without_a_sandbox_git_reads_nothing_that_a_link_of_the_repository_leads_to(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").write_text("canary\n")
+    own = workspace.root / "sub/own"
+    for name in ("objects", "refs"):
+        (own / name).mkdir(parents=True)
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
+    (own / "hooks").symlink_to(own / "refs")
+    assert is_read_only("cd sub/own && git rev-parse HEAD", workspace)
+    (own / "packed-refs").symlink_to(tmp_path / "elsewhere")
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=own, capture_output=True, text=True, check=False
+    )
+    assert "canary" in done.stderr
+    for text in ("cd sub/own && git rev-parse HEAD", "cd sub/own/refs && git rev-parse --git-dir"):
+        assert not is_read_only(text, workspace), text
+    assert is_read_only("cd sub && git rev-parse HEAD", workspace)
+
+
 _PROGRAMS_OF_GIT = [
     ("core", "fsmonitor"), ("core", "pager"), ("core", "sshCommand"), ("pager", "rev-parse"),
     ("pager", "branch"), ("alias", "branch"), ("alias", "rev-parse"), ("gpg", "program"),

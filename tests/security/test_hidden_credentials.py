@@ -243,6 +243,48 @@ def test_what_a_repository_has_git_run_on_files_reads_no_credential(kind: str, r
     asyncio.run(go())
 
 
+def _bare(place: Path, link: str, leads: str) -> None:
+    """A repository as a tree of another one may hold it: with files, and a link to ``leads``."""
+    for name in ("objects/info/k", "refs/heads/k", "info/k"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).touch()
+    (place / "HEAD").write_text("ref: refs/heads/main\n")
+    (place / "config").write_text("[core]\nrepositoryformatversion = 0\nbare = true\n")
+    (place / link).symlink_to(leads)
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_repository_has_git_quote_a_credential(kind: str, root: Path) -> None:
+    (root / ".env").write_text("KEY=canary\n")
+    _bare(root / "refs", "packed-refs", "../.env")
+    _bare(root / "more", "objects/info/alternates", "../../../.env")
+    (root / "more/refs/heads/main").write_text("1" * 40 + "\n")
+    _bare(root / "past", "shallow", "../.env")
+    (root / "past/refs/heads/main").write_text("1" * 40 + "\n")
+    inner = root / "inner"
+    for place in (inner, root):
+        subprocess.run(["git", "init", "-q", str(place)], check=True)
+        (place / "f").write_text("x")
+        name = "inner" if place == root else "f"
+        subprocess.run(["git", "add", name], cwd=place, check=True)
+        subprocess.run(shlex.split(COMMIT), cwd=place, check=True)
+    (inner / ".git/packed-refs").symlink_to("../../.env")
+    commands = ("git -C refs rev-parse HEAD", "(cd refs && git log)", "git -C more log",
+                "git -C past log", "git status", "git diff", "git -C inner log")  # fmt: skip
+
+    async def go() -> None:
+        async with Sandboxed(root, kind, own=OWN) as here:
+            for command in commands:
+                said = decision(root, command, Mode.DEFAULT)
+                assert said.answer is Answer.ALLOW and said.access is not None
+                assert "canary" not in await here.with_access(said.access, command), command
+                shown = await here.with_access(Access.READ_ONLY, command)
+                assert "canary" in shown, command  # the trap is one
+
+    asyncio.run(go())
+
+
 COMMIT = "git -c user.name=a -c user.email=a@b commit -qm x"
 SEARCH_AND_STATUS = "git status --short; cat $(ls -A)"
 
