@@ -116,12 +116,13 @@ class Subject:
 
     def is_of(self, rule: Rule) -> bool:
         """Whether ``rule`` is about this tool."""
-        if fnmatch.fnmatchcase(self.tool, rule.tool) or (self.edits and rule.tool == EDIT_TOOLS):
+        if self.edits and rule.tool == EDIT_TOOLS:
             return True
-        if self.whole_tool and fnmatch.fnmatchcase(self.whole_tool, rule.tool):
+        names = (self.tool, self.whole_tool) if self.whole_tool else (self.tool,)
+        if any(fnmatch.fnmatchcase(name, rule.tool) for name in names):
             return True  # "mcp__server" stands for all tools of that server
         is_server = rule.tool.startswith(PREFIX) and "__" not in rule.tool[len(PREFIX) :]
-        return is_server and self.tool.startswith(f"{rule.tool}__")
+        return is_server and any(name.startswith(f"{rule.tool}__") for name in names)
 
     @property
     def parsed(self) -> ParsedCommand:

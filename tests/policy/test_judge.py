@@ -530,6 +530,17 @@ def test_a_rule_knows_a_tool_of_a_server_whose_name_is_cut_by_its_whole_name(
     assert judged(call, policy_of(Mode.YOLO, [], [rule.format(name)])).answer is DENY
 
 
+@pytest.mark.spec("SEC-3")
+def test_a_rule_for_a_whole_server_knows_its_tools_however_long_its_name_is(
+    workspace: Workspace,
+) -> None:
+    server = "documents-of-all-the-teams-in-the-northern-half-of-this-company"
+    ((tool,), _) = tools_in(server, [{"tools": [{"name": "drop"}]}])
+    call = Asked(CallFacts(ServedTool(tool).definition, {}, ()), workspace)
+    assert judged(call, policy_of(Mode.YOLO, [], [f"mcp__{server}"])).answer is DENY
+    assert judged(call, policy_of(Mode.YOLO, [], [f"mcp__{server[:-1]}"])).answer is ALLOW
+
+
 # --- rules come and go ------------------------------------------------------------------------
 
 
