@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -157,6 +157,27 @@ def model_named(name: str, present: ModelInfo) -> tuple[str, str]:
         return "", problem
     newest = max(found, key=lambda info: [int(each) for each in re.findall(_NUMBER, info.name)])
     return newest.id, ""
+
+
+def chosen_by_call(
+    name: str,
+    choose: Callable[[str], tuple[Provider, ModelInfo]],
+    present: ModelInfo,
+    others: Sequence[str],
+) -> tuple[Provider, ModelInfo]:
+    """What a call of the model means by ``name``. Raises ``ConfigError``.
+
+    Of no other provider than those that the session or the user's settings, ``others``, send to:
+    there may be keys for more (SEC-12).
+    """
+    wanted, problem = model_named(name, present)
+    if problem:
+        raise ConfigError(problem, "leave the model out")
+    provider, model = choose(wanted or present.id)
+    if not any(each.startswith(f"{model.provider}/") for each in (present.id, *others)):
+        problem = f"{model.provider} is not the provider that the user has chosen"
+        raise ConfigError(problem, f"name a model of {present.provider}, or none")
+    return provider, model
 
 
 def default_model(settings: Settings) -> str:

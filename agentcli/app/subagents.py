@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.models import model_named
+from agentcli.app.models import chosen_by_call, model_named
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
@@ -446,12 +446,10 @@ class Runner:
         self, task: SubTask, definition: AgentDefinition | None
     ) -> tuple[Provider, ModelInfo]:
         """The call's model, else the definition's, else the one that answers the parent."""
-        present = self.parent.conversation.model
+        present, parts = self.parent.conversation.model, self.parent.conversation.parts
         if task.model.strip():
-            name, problem = model_named(task.model, present)
-            if problem:
-                raise ConfigError(problem, "leave the model out")
-            return self._choose(name or present.id)
+            others = (*parts.fallbacks, parts.small_model)
+            return chosen_by_call(task.model, self._choose, present, others)
         if definition is not None and definition.model:
             name, problem = model_named(definition.model, present)
             if problem and f"model {definition.name}" not in self.parent.told:
@@ -462,7 +460,7 @@ class Runner:
             except ConfigError as error:
                 text = f"the model of the agent {definition.name} cannot be used: {error}"
                 self.emit(Notice(text))
-        small = self.parent.conversation.parts.small_model
+        small = parts.small_model
         if small and definition is not None and definition.name.casefold() == EXPLORE:
             try:
                 return self._choose(small)

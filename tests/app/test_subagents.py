@@ -195,6 +195,25 @@ def test_what_goes_wrong_with_a_sub_agent_is_an_error_that_the_model_sees(
     assert "unheard-of" in results[2].text
 
 
+@pytest.mark.spec("SEC-12")
+@pytest.mark.parametrize("setting", ["fallback_models", "small_model", ""])
+def test_no_call_sends_anything_to_another_provider_than_the_users_settings_do(
+    tmp_path: Path, setting: str
+) -> None:
+    """Keys of several are in the environment of many, for other programs."""
+    look = Reply(blocks=(task(model="openai/gpt-4.1"),))
+    with ModelServer([look], default="it is there") as server:
+        settings = settings_for(server)
+        if setting:
+            name = "openai/gpt-4.1"
+            value: Any = (name,) if setting == "fallback_models" else name
+            settings = replace(settings, **{setting: value})
+        _, _, (result,) = go(settings, tmp_path)
+        reached = {recorded.protocol for recorded in server.requests}
+    assert reached == ({ANTHROPIC, OPENAI} if setting else {ANTHROPIC})
+    assert ("not the provider that the user has chosen" in result.text) is (not setting)
+
+
 @pytest.mark.spec("COST-2")
 def test_the_budget_of_a_turn_is_one_for_all_its_agents(tmp_path: Path) -> None:
     dear = Tokens(input=200_000, output=10)
