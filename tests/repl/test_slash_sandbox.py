@@ -68,11 +68,16 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
         assert "from now on" in (await chat.do("/sandbox off"))[0]
         assert "none" in (await chat.do("/sandbox"))[0]
         assert "bubblewrap" in (await chat.do("/sandbox on"))[0]
+        assert "nobody is asked" not in shown
+        chat.session.policy.mode = PermissionMode.PLAN
+        assert "Mode plan: what would leave it is refused" in (await chat.do("/sandbox"))[1]
         chat.session.policy.mode = PermissionMode.YOLO
         assert "Not in use: mode yolo has no boundary" in (await chat.do("/sandbox"))[1]
         assert "Commands run without a sandbox" in "".join(await chat.do("/permissions"))
         chat.session.policy.is_bound = True  # the sandbox was named
-        assert "Not in use" not in "".join(await chat.do("/sandbox"))
+        held = await chat.do("/sandbox")
+        assert held[1] == "Mode yolo: what would leave it is refused, nobody is asked."
+        assert "Not in use" not in "".join(held)
         assert "Commands run in a sandbox (bwrap)" in "".join(await chat.do("/permissions"))
         with pytest.raises(UsageError, match="not valid"):
             await chat.do("/sandbox maybe")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentcli.domain.errors import UsageError
+from agentcli.domain.ports import PermissionMode
 from agentcli.domain.sandbox import Sandbox, SandboxKind, SandboxState, plain_host
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import reveal
@@ -40,10 +41,13 @@ async def _run(chat: Chat, arguments: str) -> None:
         chat.show([paint(line, WARNING)])
         return
     lines = [paint(f"Sandbox of commands: {_NAMES[state.kind]}", BOLD), *_limits(state)]
-    if state.is_on and not chat.session.policy.wants_boundary:
+    policy = chat.session.policy
+    if state.is_on and not policy.wants_boundary:
         # what is in force first: the rest holds once another mode is chosen
         unbound = "Not in use: mode yolo has no boundary, commands run with all of your rights."
         lines[1:1] = [paint(unbound, WARNING), "In the other modes:"]
+    elif state.is_on and (policy.is_held or policy.mode is PermissionMode.PLAN):
+        lines.insert(1, f"Mode {policy.mode}: what would leave it is refused, nobody is asked.")
     if state.problem:
         lines.append(paint(reveal(state.problem), 0 if state.is_on else WARNING))
     if state.advice:
