@@ -508,8 +508,13 @@ def _copy_of_git(config: str, home: Path) -> tuple[bytes, bool]:
             return named[0]
         return b'%b = "%b"\n' % (named[1], re.sub(rb'["\\]', rb"\\\g<0>", os.fsencode(found[0])))
 
-    plain = _CREDENTIAL.sub(b"", text)
+    plain = _CREDENTIAL.sub(_without, text)
     return _GIT_FILES.sub(kept, plain), bool(hidden) or plain != text
+
+
+def _without(credential: re.Match[bytes]) -> bytes:
+    """What stands in its place: rows below the head of a section belong to no other one."""
+    return b"[withheld]\n" if credential[0].lstrip().startswith(b"[") else b""
 
 
 def credentials_in(places: Iterable[Path]) -> Iterator[Path]:

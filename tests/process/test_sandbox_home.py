@@ -126,6 +126,19 @@ def test_gits_configuration_is_listed_unless_it_holds_a_credential(home: Path) -
     assert CANARY.encode() not in copy
 
 
+@pytest.mark.spec("SEC-18")
+def test_what_is_said_for_an_address_with_a_key_holds_for_no_other_one(home: Path) -> None:
+    (home / ".gitconfig").write_text(
+        f'[http]\n\tproxy = x\n[http "https://me:{CANARY}@host/"]\n\tsslVerify = false\n'
+    )
+    copy = home / "copy"
+    copy.write_bytes(sandbox_home.git_configuration(home) or b"")
+    listed = subprocess.run(
+        ["git", "config", "--list", "--file", copy], capture_output=True, text=True, check=True
+    )
+    assert listed.stdout.splitlines() == ["http.proxy=x", "withheld.sslverify=false"]
+
+
 @pytest.mark.spec("SEC-7", "SEC-18")
 @pytest.mark.skipif(os.getuid() != 0, reason="root alone sees what others have shut")
 def test_what_another_user_has_shut_is_not_listed(tmp_path: Path) -> None:
