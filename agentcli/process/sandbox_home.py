@@ -135,6 +135,7 @@ _MAY_HOLD = tuple(
     f"{place}{name}"
     for place, names in (
         ("", (".npmrc", ".yarnrc.yml", ".netrc", ".pypirc", ".env", ".git-credentials")),
+        ("", (".condarc",)),  # of an installation of conda
         ("corefx/", ("cryptography",)),  # certificates of .NET
         ("etc/", ("npmrc", "pip.conf")),
         ("versions/node/*/etc/", ("npmrc",)),

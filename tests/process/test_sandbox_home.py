@@ -299,6 +299,7 @@ def test_what_is_added_is_read_and_credentials_in_it_are_not(
         ".nvm/versions/node/v1/etc/npmrc",
         ".cache/pre-commit/a/.git/config",
         ".cargo/git/db/a/FETCH_HEAD",
+        "miniconda3/.condarc",
     )
     fill(home, held, f"[x]\n{password}\n")
     fill(home, ("more/.env", ".dotnet/corefx/cryptography/a.pfx"), CANARY)
@@ -308,7 +309,10 @@ def test_what_is_added_is_read_and_credentials_in_it_are_not(
         "cat ~/more/notes; cat ~/.config/gh/hosts.yml; cat ~/.cargo/git/db/b/* ~/.dotnet/dotnet;"
     )
     (text,) = told(
-        work, f"{looks} grep -r . ~/.nvm ~/.cache ~/.cargo ~/more ~/.dotnet", kind=kind, own=own
+        work,
+        f"{looks} grep -r . ~/.nvm ~/.cache ~/.cargo ~/more ~/.dotnet ~/miniconda3",
+        kind=kind,
+        own=own,
     )
     assert text.startswith("added\ncat:") and CANARY not in text
     assert text.count("public\n") > 1
