@@ -37,9 +37,11 @@ _HARMLESS = {
     "core": frozenset(
         {
             "repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase",
-            "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf",
+            "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf", "sparsecheckout",
+            "sparsecheckoutcone",
         }
     ),
+    "index": frozenset({"sparse"}),
     "init": frozenset({"defaultbranch"}),
     "user": frozenset({"name", "email", "useconfigonly"}),
     "remote": frozenset(
@@ -136,9 +138,10 @@ _NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
 _MOST_NAMED = 500
 _MOST_GIVEN = 100  # settings in the environment
 # of each working tree: what "git rebase --continue" goes on with (git-rebase(1): "exec"), how that
-# and "git cherry-pick --continue" merge; what the next commit reads, writes and applies
+# and "git cherry-pick --continue" merge; what the next commit reads, writes and applies; its place
 OF_TREES = {
     "config.worktree": Kind.CONFIG,
+    "gitdir": Kind.TREE,
     "rebase-merge/git-rebase-todo": Kind.TODO,
     "rebase-merge/strategy": Kind.STRATEGY,
     "sequencer/opts": Kind.STRATEGY,
@@ -190,7 +193,8 @@ def _plain(value: str) -> str:
 
 
 def _is_harmless(section: str, key: str, value: str) -> bool:
-    is_others = section == "branch" and "-" in key  # as no name of git's own; VS Code has such
+    # as no name of git's own; VS Code and gh have such
+    is_others = section in {"branch", "remote"} and "-" in key
     if is_others or key in _HARMLESS.get(section, ()):
         return True
     values = _HARMLESS_VALUES.get((section, key))
@@ -269,7 +273,8 @@ def pushed_to(
         for place in dict.fromkeys(places_of_remote(git, setting, trees.get(git, every))):
             for path in (f"{place}{end}" for end in _ENDS):
                 if os.path.isfile(path):  # noqa: PTH113 - a text
-                    yield path
+                    # else it is a bundle, or a name like any: git takes it for no repository
+                    yield from (path,) if link_in(read_start(path), GITDIR) else ()
                 elif os.path.lexists(f"{path}/HEAD"):
                     yield real_text(path)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed, plain_name
-from agentcli.domain.worktrees import common_of_worktree
+from agentcli.domain.worktrees import common_of_worktree, link_in
 from agentcli.process import directories
 from agentcli.process.directories import (
     OF_NAMED_S,
@@ -303,6 +303,7 @@ class TreeWatch:
         trees = trees_of(found.trees, found.items, configs)
         written = [Path(git, tree) for git, tree in trees_said(configs)]
         written += files_resumed(found.items, trees)
+        written += [Path(_tree_of(p, i)) for p, i in found.items.items() if i.kind is Kind.TREE]
         for place in filter(os.path.islink, ways_to(written, self._roots)):
             self._add_file(place, Kind.WRITTEN, found)
         places = pushed_to(configs, tuple(found.git_directories), trees, lambda: found.is_over)
@@ -542,15 +543,8 @@ class TreeWatch:
         match now.kind:
             case Kind.CONFIG | Kind.TODO | Kind.STRATEGY | Kind.REMOTE | Kind.RESUMED:
                 return now.content.is_read and self._is_harmless(path, now, before, found)
-            case Kind.LINK:
-                tree = os.path.dirname(path)  # noqa: PTH120 - a text
-                is_one = is_file and target_of(path) in found.git_directories
-                return is_one and self._may_be_tree(tree, found)
-            case Kind.COMMON:
-                git = os.path.dirname(path)  # noqa: PTH120 - a text
-                main, name = os.path.split(os.path.dirname(git))  # noqa: PTH120 - texts
-                is_theirs = is_file and name == "worktrees"
-                return is_theirs and linked(git, now.content.data) == main
+            case Kind.LINK | Kind.COMMON | Kind.TREE:
+                return is_file and self._leads_to_its_own(path, now, found)
             case Kind.INDEX | Kind.ATTRIBUTES:
                 return is_file and not (
                     writes_elsewhere(os.path.dirname(path), self._roots)  # noqa: PTH120 - a text
@@ -613,6 +607,18 @@ class TreeWatch:
                 return False
         return True
 
+    def _leads_to_its_own(self, path: str, now: Watched, found: Survey) -> bool:
+        above = os.path.dirname(path)  # noqa: PTH120 - a text
+        if now.kind is Kind.LINK:
+            return target_of(path) in found.git_directories and self._may_be_tree(above, found)
+        if now.kind is Kind.COMMON:
+            main, name = os.path.split(os.path.dirname(above))  # noqa: PTH120 - texts
+            return name == "worktrees" and linked(above, now.content.data) == main
+        # "git worktree repair" writes there, and "remove" deletes all of it
+        tree = _tree_of(path, now)
+        is_one = not os.path.lexists(tree) or self._may_be_tree(real_text(tree), found)
+        return bool(tree) and is_one
+
     def _may_be_tree(self, place: str, found: Survey) -> bool:
         """Whether git may check out there: in a git directory it would write hooks."""
         is_gits = any(is_of_git(place, git) for git in found.git_directories)
@@ -650,3 +656,10 @@ class TreeWatch:
 
 def _every(found: Survey, trees: Mapping[str, set[str]]) -> set[str]:
     return {str(each.parent) for each in found.repositories}.union(*trees.values())
+
+
+def _tree_of(path: str, item: Watched) -> str:
+    """The working tree that a ``gitdir`` at ``path`` names, by links, too; empty: none."""
+    name = link_in(item.content.data)
+    tree = os.path.join(os.path.dirname(path), name.removesuffix("/.git"))  # noqa: PTH118, PTH120 - texts
+    return tree if name.endswith("/.git") else ""

@@ -34,6 +34,7 @@ class Kind(Enum):
     INDEX = "what git restores files from"
     WRITTEN = "a link in the place of what git writes"
     COMMON = "a link to a repository's common directory"
+    TREE = "the place of a working tree"
     ATTRIBUTES = "git attributes"
     SCRIPT = "run by other programs"
     NAMED = "run by what was there before it"

@@ -258,9 +258,17 @@ def test_settings_that_name_no_program_may_change(root: Path) -> None:
     before = f"{REPOSITORY}; git config core.fsmonitor x; git config filter.lfs.clean 'lfs %f'"
     command = "git remote add o ../x; git config branch.main.merge y; git config user.name z"
     assert born(root, command, before=before) == []
+    command = "git sparse-checkout set --sparse-index lib; git config remote.o.gh-resolved base"
+    assert born(root, command) == []
     told = born(root, "git config filter.lfs.smudge evil")
     assert len(told) == 1
     assert "evil" not in (root / ".git" / "config").read_text()
+
+
+def test_a_bundle_that_is_cloned_is_no_repository(root: Path) -> None:
+    made = f"{REPOSITORY}; git commit -q --allow-empty -m x; git bundle create -q x.bundle HEAD"
+    assert born(root, "git clone -q x.bundle clone", before=made) == []
+    assert (root / "x.bundle").exists() and (root / "clone/.git").exists()
 
 
 def test_what_a_clone_or_a_package_brings_is_left_alone(root: Path) -> None:

@@ -357,8 +357,8 @@ def test_no_repository_has_its_tree_in_a_git_directory(tmp_path: Path, kind: str
     evil = _EVIL % tmp_path
     told(work, _BRANCH.format(evil=evil), f"rm -r tree; ln -s .git tree; {how}", kind=kind)
     for branch in ("other", "tree", "other"):
-        switch = ["git", "switch", "-f", branch]
-        subprocess.run(switch, cwd=work / "tree", capture_output=True, check=False)
+        switch = ["git", "-C", "tree", "switch", "-f", branch]
+        subprocess.run(switch, cwd=work, capture_output=True, check=False)
     subprocess.run(["git", "switch", "-fc", "new"], cwd=work, capture_output=True, check=False)
     assert not (tmp_path / "pwned").exists()
 
@@ -431,3 +431,36 @@ def test_no_directory_elsewhere_is_removed_as_what_is_left_of_a_working_tree(
     assert ".git/worktrees/x would take effect outside" in said
     git(work, "gc", "-q")
     assert mine.read_text() == "mine"
+
+
+@both
+@pytest.mark.parametrize("way", ["$OLDPWD", "$PWD/d", "../../../d"])
+def test_no_directory_elsewhere_is_a_working_tree_to_be_repaired_or_removed(
+    tmp_path: Path, kind: str, way: str
+) -> None:
+    """``git worktree repair`` writes a file there, and with that ``remove`` deletes all of it."""
+    work, mine = make_repository(tmp_path / "work"), tmp_path / "mine" / "thesis"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    made = (
+        "mkdir -p .git/worktrees/x; cd .git/worktrees/x; cp ../../HEAD .; echo ../.. > commondir; "
+        f"cd {work}; OLDPWD={mine.parent}; echo {way}/.git > .git/worktrees/x/gitdir"
+    )
+    told(work, made, f"ln -s {mine.parent} d", kind=kind)
+    ends = "".join(f"; git worktree remove --force {each}" for each in ("x", "d", mine.parent))
+    subprocess.run(["sh", "-c", f"git worktree repair{ends}"], check=False, cwd=work)
+    assert [mine] == list(mine.parent.iterdir())
+
+
+@both
+def test_a_working_tree_that_the_sandbox_alone_knows_stays(tmp_path: Path, kind: str) -> None:
+    work = make_repository(tmp_path / "work")
+    git(work, "worktree", "add", "-q", str(tmp_path / "beside"))
+    told_of = told(
+        work,
+        "git worktree add -q t && git worktree add -q $TMPDIR/x && git -C t status",
+        "git worktree list; git -C $TMPDIR/x status; git worktree move t u",
+        kind=kind,
+    )
+    assert not [each for each in told_of if "set-aside" in each]
+    assert (tmp_path / "beside/a.txt").exists() and "beside" in git(work, "worktree", "list")
