@@ -127,6 +127,7 @@ class TreeWatch:
         self._repositories: tuple[set[str], ...] = ()  # of each the working trees
         self._is_cut_told = False
         self._crowded_told: set[str] = set()
+        self._owed: set[str] = set()  # what could not be put back yet
         self._shared: set[str] = set()  # what working trees in the roots have outside of them
         self.known = Survey()
         self.users = Survey()
@@ -152,6 +153,7 @@ class TreeWatch:
                 else:
                     del now.items[path]
         before, self.known, self.users = self.known, now, now
+        self._owed.clear()
         now.items = {
             path: item for path, item in now.items.items() if not self._is_untrusted(path)
         } | {path: item for path, item in before.items.items() if self._is_untrusted(path)}
@@ -191,17 +193,7 @@ class TreeWatch:
         gone = set_aside_each(wrong, (*self._roots, *now.git_directories))
         lines = [*islice(chain(filter(None, opened), gone), _MOST_LINES)]
         rest = sum(1 for _ in gone)
-        for path in changed:  # nothing counts as known that was not looked at: others may write
-            item, was = now.items.pop(path), old.items.get(path)
-            content = held_at(path, whole=was is None or was.content.is_whole)
-            if content and (content == MINIMAL or (was and content == was.content)):
-                now.items[path] = replace(item, content=content)
-            elif was and was.content.is_whole:  # to be put back yet: something else was there first
-                now.items[path] = was
-        for path, item in self._removed(now):
-            if line := put_back(Path(path), item.content):
-                now.items[path] = item
-                lines.append(line)
+        lines += self._settle(changed, now)
         self.known = now
         if rest := rest + len(lines[_MOST_LINES:]):
             lines[_MOST_LINES:] = [f"[sandbox: {rest} more were renamed, to NAME{SUFFIX}]"]
@@ -218,6 +210,26 @@ class TreeWatch:
                 f"[sandbox: {shown}: only the nearest {directories.MOST_FILES} files there are "
                 "compared; look at the others before you run them]"
             )
+        return lines
+
+    def _settle(self, changed: Iterable[str], now: Survey) -> list[str]:
+        """Have ``now`` hold what counts as known; what was removed is put back, a line for each."""
+        owed, lines = set[str](), []
+        for path in changed:  # nothing counts as known that was not looked at: others may write
+            item, was = now.items.pop(path), self.known.items.get(path)
+            content = held_at(path, whole=was is None or was.content.is_whole)
+            if content and (content == MINIMAL or (was and content == was.content)):
+                now.items[path] = replace(item, content=content)
+            elif was and was.content.is_whole:  # to be put back yet: something else was there first
+                now.items[path] = was
+                owed.add(path)
+        for path, item in self._removed(now):
+            now.items[path] = item
+            if line := put_back(Path(path), item.content):
+                lines.append(line)
+            else:
+                owed.add(path)
+        self._owed = owed
         return lines
 
     def _look_closely(self) -> tuple[Survey, dict[str, None]]:
@@ -564,9 +576,11 @@ class TreeWatch:
             (path, item)
             for path, item in self.known.items.items()
             if path not in now.items and item.content.is_whole and not self._is_shielded(path)
-            for git in [path.removesuffix("/config"), path.rpartition(f"/{_HOOKS}/")[0]]
-            if git in now.git_directories
-            and now.git_directories[git] == self.known.git_directories.get(git)
+            if path in self._owed
+            or any(
+                now.git_directories.get(git, 0) == self.known.git_directories.get(git)
+                for git in (path.removesuffix("/config"), path.rpartition(f"/{_HOOKS}/")[0])
+            )
         ]
 
     def _is_shielded(self, path: str) -> bool:

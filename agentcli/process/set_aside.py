@@ -273,8 +273,14 @@ def _put_back(parent: int, name: str, before: Held) -> bool:
             return True
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(name, flags, before.mode, dir_fd=parent)
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(handle, before.mode)
-            file.write(before.data)
+        made = os.fstat(handle)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                os.fchmod(handle, before.mode)
+                file.write(before.data)
+        except OSError:  # a full disk: the half of it would be taken for the whole
+            if os.path.samestat(made, os.stat(name, dir_fd=parent, follow_symlinks=False)):
+                os.unlink(name, dir_fd=parent)
+            raise
         return True
     return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import resource
 import shlex
 import subprocess
 import time
@@ -768,6 +769,25 @@ def test_what_could_not_be_put_back_at_once_is_put_back_later(
     assert "put back" in watch.compare()[0]
     assert (root / ".git/config").read_text() == mine
     assert watch.compare() == []
+
+
+def test_what_a_full_disk_takes_no_more_is_put_back_later(root: Path) -> None:
+    hook = ".git/hooks/update"
+    sh(f"{REPOSITORY}; git config user.name Mine; echo mine | tee .envrc > {hook}", root)
+    watch = TreeWatch([root])
+    watch.learn()
+    mine = (root / ".git/config").read_text()
+    sh(f"{EVIL}; rm .envrc {hook}; echo evil > .envrc", root)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    try:
+        told = [*watch.compare(), *watch.compare()]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(told) == 2 and "was there put back" not in "".join(told)
+    assert len(watch.compare()) == 3 and watch.compare() == []
+    assert (root / ".git/config").read_text() == mine
+    assert (root / ".envrc").read_text() == (root / hook).read_text() == "mine\n"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is shut to root")
