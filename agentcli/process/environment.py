@@ -35,6 +35,7 @@ _UNSAFE = LazyPattern(
     r"|IFS|CDPATH|GLOBIGNORE|FORCE_COLOR|CLICOLOR_FORCE|COLORTERM|LESS|LESSOPEN|LESSCLOSE"
     r"|RIPGREP_CONFIG_PATH|SSH_ASKPASS|SUDO_ASKPASS|GCONV_PATH|LOCPATH|NLSPATH"
     r"|POSIXLY_CORRECT|BASH_COMPAT|EXECIGNORE|GREP_OPTIONS|MALLOC_TRACE|GIT_TRACE.*"
+    r"|PS_PERSONALITY|PS_FORMAT|CMD_ENV|I_WANT_A_BROKEN_PS"  # "ps -ef" may show variables: ps(1)
 )
 # in these a backslash or a bar may be the second half of a character: the shell would not run
 # what was judged

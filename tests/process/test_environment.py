@@ -59,6 +59,8 @@ def test_what_commands_need_is_kept(name: str) -> None:
         "LD_X",
         "POSIXLY_CORRECT",
         "GREP_OPTIONS",
+        "PS_PERSONALITY",
+        "I_WANT_A_BROKEN_PS",
         "GCONV_PATH",
         "LOCPATH",
         "NLSPATH",
