@@ -278,7 +278,7 @@ HOME_SECRETS = (
     ".local/share/gem/credentials", ".authinfo", ".databrickscfg", ".cloudflared", ".pulumi",
     ".config/glab-cli", ".sentryclirc", ".ngrok2", ".config/ngrok", ".wakatime.cfg",
     ".config/hcloud", ".config/scw", ".config/argocd", ".argocd", ".talos", ".config/configstore",
-    ".pip/pip.conf", ".config/pip/pip.conf", ".supabase", ".railway", ".config/linode-cli",
+    ".supabase", ".railway", ".config/linode-cli",
     ".jfrog", ".mc", ".msmtprc", ".config/msmtp", ".mbsyncrc", ".fetchmailrc", ".offlineimaprc",
     ".smbcredentials", ".lpass", ".config/Bitwarden CLI", ".config/google-chrome-beta",
     ".config/vivaldi", ".config/Slack", ".config/discord", ".config/Signal", ".subversion/auth",
