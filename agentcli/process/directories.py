@@ -351,8 +351,8 @@ def lies_below(path: str, directory: str) -> bool:
 def links_in(git: str, give_up: float) -> Iterator[str]:
     """Links among what git writes in its directory: its next commit would write where they lead.
 
-    Or "git gc" would empty that, as it does with what is left of a working tree. A ``HEAD`` may be
-    one (git-config(1): "core.preferSymlinkRefs"). Ends at ``give_up``.
+    Or "git gc" would, or empty that, as it does with what is left of a working tree. A ``HEAD`` may
+    be one (git-config(1): "core.preferSymlinkRefs"). Ends at ``give_up``.
     """
     waiting = deque([git])
     while waiting and time.monotonic() < give_up:
@@ -368,8 +368,9 @@ def links_in(git: str, give_up: float) -> Iterator[str]:
                     is_aside = is_kept and SET_ASIDE.search(entry.name)
                     yield from () if is_head or is_aside else (entry.path,)
                 elif (
-                    (below or entry.name in _WRITTEN | {"worktrees"})
-                    and below not in {"objects", "worktrees"}
+                    (below or entry.name in _WRITTEN | {"worktrees", "info"})
+                    and below != "worktrees"
+                    and (below != "objects" or entry.name in {"info", "pack"})  # or there are many
                     and entry.is_dir(follow_symlinks=False)
                 ):
                     waiting.append(entry.path)
