@@ -34,11 +34,11 @@ _ANY_PATTERN = re.compile(r"[*?\[\]]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 # checks, tests and reads whose words say what they do, whichever follow
 _SAY = HARMLESS_WITH_ANY_OPTION | {
-    "actionlint", "bandit", "basedpyright", "biome", "black", "clang-format", "clang-tidy", "cloc",
-    "cmp", "codespell", "comm", "cppcheck", "ctest", "diff", "esbuild", "eslint", "flake8", "gofmt",
+    "actionlint", "bandit", "basedpyright", "biome", "black", "clang-format", "clang-tidy",
+    "cmp", "codespell", "comm", "cppcheck", "diff", "esbuild", "eslint", "flake8", "gofmt",
     "goimports", "golangci-lint", "hadolint", "isort", "jest", "jq", "ktlint", "markdownlint",
     "mkdir", "mocha", "mypy", "oxlint", "phpstan", "phpunit", "prettier", "psalm", "py.test",
-    "pycodestyle", "pydocstyle", "pyflakes", "pylint", "pyright", "pytest", "rollup", "rspec",
+    "pycodestyle", "pydocstyle", "pyflakes", "pyright", "pytest", "rollup", "rspec",
     "rubocop", "ruff", "rustfmt", "scc", "shellcheck", "shfmt", "sphinx-build", "staticcheck",
     "stylelint", "swiftformat", "swiftlint", "tokei", "touch", "tsc", "tsup", "ty", "vitest",
     "vue-tsc", "vulture", "webpack", "yamllint",
@@ -73,7 +73,7 @@ _WITH_WORD: dict[str, frozenset[str]] = {
     "gulp": frozenset(), "grunt": frozenset(), "turbo": frozenset(), "nx": frozenset(),
 }  # fmt: skip
 # `python -m NAME` and `uv run NAME` are programs like any other
-_MODULES = frozenset({"black", "coverage", "flake8", "isort", "mypy", "pylint", "pyright", "pytest",
+_MODULES = frozenset({"black", "flake8", "isort", "mypy", "pyright", "pytest",
                       "ruff", "unittest"})  # fmt: skip
 _RUNS_NAMED = {"uv": "run", "poetry": "run", "npm": "exec", "pnpm": "exec", "hatch": "run"}
 # of whatever program: the words after it are a program's

@@ -77,6 +77,8 @@ _BEYOND = {
     "npm": r"-+(?:scr|she|nod|prefi|userc|globalc|git(?:=|\Z)|reg|@|prox|https?-p).*|-C.*",
     "pnpm": r"-+(?:script-shell|shell-emulator|node-options|prefix|dir|config\.|reg|@).*|-C.*",
     "yarn": r"--(?:cwd|use-yarnrc|script-shell|registry).*",
+    "pytest": r"--(?:base|rootd|conf|junit|log-file|past|ov).*|-[qvsx]*[co].*",
+    "mypy": r"@.*|--(?:python-e|conf|inst|.*report|jun|cache-d|shad|cust).*",
     "pip": _PIP,
     "pip3": _PIP,
     "uv": r"--(?:python|directory|project|config-file|(?:\w+-)?index|find-links).*|-[qvn]*[pif].*",
