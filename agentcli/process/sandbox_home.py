@@ -27,7 +27,8 @@ _TOOLCHAINS = (
     ".rustup", ".cargo/bin", ".cargo/env", ".cargo/.crates.toml", ".cargo/.crates2.json", ".pyenv",
     ".nvm", "go/bin", "go/pkg", ".sdkman/bin", ".sdkman/candidates", ".sdkman/etc",
     ".sdkman/libexec", ".sdkman/src", ".asdf", ".volta", ".fnm", ".local/share/fnm",
-    ".local/share/mise", ".local/share/rtx", ".local/state/mise", ".bun/bin",
+    ".local/share/mise", ".local/share/rtx", ".local/state/mise/trusted-configs",
+    ".local/state/mise/tracked-configs", ".bun/bin",
     ".bun/install", ".deno/bin", ".rbenv", ".rvm", ".nodenv", ".nodebrew", "n/bin", "n/lib", "n/n",
     ".n", ".goenv", ".jenv", ".jdks", ".phpenv", ".plenv", ".tfenv", ".proto", ".pixi", ".juliaup",
     ".elan", ".ghcup", ".cabal/bin", ".cabal/packages", ".cabal/store", ".opam",
@@ -139,6 +140,11 @@ _MAY_HOLD = tuple(
         ("corefx/", ("cryptography",)),  # certificates of .NET
         ("etc/", ("npmrc", "pip.conf")),
         ("versions/node/*/etc/", ("npmrc",)),
+        ("tools/image/node/*/etc/", ("npmrc",)),
+        ("installs/node*/*/etc/", ("npmrc",)),
+        ("versions/*/", ("pip.conf",)),
+        ("venvs/*/", ("pipx_metadata.json",)),
+        ("*/", ("uv-receipt.toml",)),
         *((f"{git}", ("config", "FETCH_HEAD")) for git in (
             ".git/", "*/.git/", "plugins/*/.git/", "db/*/", "git-v0/db/*/", "mod/cache/vcs/*/",
         )),

@@ -300,6 +300,11 @@ def test_what_is_added_is_read_and_credentials_in_it_are_not(
         ".cache/pre-commit/a/.git/config",
         ".cargo/git/db/a/FETCH_HEAD",
         "miniconda3/.condarc",
+        ".local/state/mise/github-oauth-tokens.toml",
+        ".volta/tools/image/node/20/etc/npmrc",
+        ".pyenv/versions/3/pip.conf",
+        ".local/share/pipx/venvs/x/pipx_metadata.json",
+        ".local/share/uv/tools/x/uv-receipt.toml",
     )
     fill(home, held, f"[x]\n{password}\n")
     fill(home, ("more/.env", ".dotnet/corefx/cryptography/a.pfx"), CANARY)
@@ -310,7 +315,9 @@ def test_what_is_added_is_read_and_credentials_in_it_are_not(
     )
     (text,) = told(
         work,
-        f"{looks} grep -r . ~/.nvm ~/.cache ~/.cargo ~/more ~/.dotnet ~/miniconda3",
+        f"{looks} grep -r . ~/.nvm ~/.cache ~/.cargo ~/more ~/.dotnet ~/miniconda3 ~/.volta"
+        " ~/.pyenv ~/.local/share/pipx ~/.local/share/uv/tools;"
+        " cat ~/.local/state/mise/github-oauth-tokens.toml",
         kind=kind,
         own=own,
     )
