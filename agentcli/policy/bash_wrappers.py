@@ -148,6 +148,7 @@ _XARGS = _options(
     " --max-lines --eof",
     "-I -n -P -L -s -E -d -a -J -R -S --max-args --max-procs --max-chars --delimiter --arg-file",
 )
+_LOADER = LazyPattern(r"ld-[\w.-]*\.so\b|ld\.so\Z")  # ld.so(8) runs what it is given
 # several words at once are put behind the others
 _ADDS = LazyPattern(r" -[0rtpxo]*(?:[Ll]|n(?! ?1 ))| --max-(?:l|args(?![= ]1 ))")
 
@@ -161,7 +162,7 @@ def look_through(words: Words) -> LookThrough:
         return special(words)
     if options := _ARGV_WRAPPERS.get(name):
         return _argv(words, options)
-    return LookThrough()
+    return _guesses(words) if _LOADER.match(name) else LookThrough()
 
 
 def _argv(words: Words, options: _Options) -> LookThrough:
@@ -414,8 +415,11 @@ def _git(words: Words) -> LookThrough:
     at = 1
     while at < len(words) and (words[at] or "-").startswith("-"):
         if words[at] == "-c" and at + 1 < len(words):
+            name, _, value = (words[at + 1] or "").partition("=")
             found = _GIT_SETTING.fullmatch(words[at + 1] or "")
             scripts += [found[1]] if found else []
+            if name.lower().startswith("alias.") and value and value[0] != "!":
+                scripts.append(f"git {value}")
         at += 1 + (words[at] == "-c" or words[at] in _GIT_TAKES)
     name, rest = (words[at] or "" if at < len(words) else ""), words[at + 1 :]
     if name == "bisect" and rest[:1] == ("run",) and len(rest) > 1:
@@ -469,6 +473,7 @@ _SPECIAL: dict[str, Callable[[Words], LookThrough]] = {
     "entr": _after(frozenset()),
     "mapfile": _after(frozenset({"-C"}), "it sets a callback for bash"),
     "readarray": _after(frozenset({"-C"}), "it sets a callback for bash"),
+    "compgen": _after(frozenset({"-C"})),
 }
 
 

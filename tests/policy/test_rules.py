@@ -224,7 +224,7 @@ def test_a_rule_for_one_command_covers_the_same_act_and_no_other(
         "uv run --with a rm x", "poetry run rm x", "npm exec -- rm x", "pnpm exec rm x",
         "hatch run a:rm; hatch run rm x", "conda run -n a rm x", "docker run -v .:/w a rm x",
         "docker compose exec a rm x", "hyperfine 'rm x'", "cross-env A=b rm x", "ccache rm x",
-        "mise x -- rm x",
+        "mise x -- rm x", "/lib64/ld-linux-x86-64.so.2 /bin/rm x", "compgen -C 'rm x'",
     ],
 )  # fmt: skip
 def test_a_deny_pattern_covers_any_part_and_looks_through_wrappers(command: str) -> None:
@@ -246,7 +246,8 @@ def test_a_rule_that_names_the_option_allows_what_git_is_told_to_run() -> None:
 def test_a_deny_pattern_of_git_sees_behind_the_options_of_git_itself() -> None:
     rule = parse_rule("bash(git push *)")
     for text in ("git push", "git -C sub push", "git -c a.b=c push x", "git --no-pager push",
-                 "/usr/bin/git --git-dir x -P push", "cd sub && git -C.. push"):  # fmt: skip
+                 "/usr/bin/git --git-dir x -P push", "cd sub && git -C.. push",
+                 "git -c alias.z=push z", "git -c Alias.z='push -f' z"):  # fmt: skip
         assert touches(rule, bash(text)), text
         assert not allows(rule, bash(text)) or text == "git push"
     for text in ("git log push", "git -C push status", "git"):
@@ -367,7 +368,8 @@ def test_the_first_rule_that_covers_is_named() -> None:
         ('trap "rm -f $tmp" EXIT', False), ('eval "make $X"', False), ("cat <<E\n$X\nE", False),
         ("make `ls` x", False), ("g[i]t push", True), ("cd x; g[i]t push", True),
         ("bash -c 'g[i]t push'", True), ("@(git) push", True),
-        ("[ -f x ] && make 'unclosed", False),
+        ("[ -f x ] && make 'unclosed", False), ("{g,}it push", True), ("{g..h}it push", True),
+        ("echo {a,b}", False), ("f() { make a,b; }; f", False),
     ],
 )  # fmt: skip
 def test_what_may_be_a_denied_command_is_told_apart_from_what_cannot(
