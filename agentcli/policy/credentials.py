@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -24,6 +25,7 @@ from agentcli.policy.places import (
     CREDENTIAL_NAMES,
     LONGEST_LOOSE,
     OPEN,
+    SETTLED_NS,
     GlobFinder,
     Starts,
     Variables,
@@ -74,6 +76,8 @@ _LONGEST_PATH = 4_096
 _RUNS_ON_FILES = re.compile(rb"filter|textconv|include|submodule", re.IGNORECASE)  # git-config(1)
 _GITLINK = b"\0\0\xe0\0"  # the mode of a repository within the other: gitformat-index(5)
 _LARGEST_INDEX = 64 * 1024 * 1024
+_INDEXES: dict[str, tuple[tuple[int, int, int, int], bool]] = {}  # what they held, and when
+_MOST_INDEXES = 1_000
 
 
 def credentials_read(
@@ -355,9 +359,28 @@ def _has_filters(directory: Path) -> bool:
     return (
         any(_RUNS_ON_FILES.search(read_start(each)) for each in files)
         or any(os.path.lexists(each / "modules") for each in places)
-        or any(_GITLINK in read_start(each / "index", _LARGEST_INDEX) for each in places)
+        or any(_holds_repositories(str(each / "index")) for each in places)
         or any(map(leads_git_elsewhere, places))
     )
+
+
+def _holds_repositories(index: str) -> bool:
+    """Whether git's ``index`` names a repository, or is too large to look; read when it changed."""
+    try:
+        status = os.stat(index)  # noqa: PTH116 - a text
+    except (OSError, ValueError):
+        return False
+    stamp = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
+    known = _INDEXES.get(index)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    is_settled = time.time_ns() - status.st_ctime_ns > SETTLED_NS
+    found = status.st_size > _LARGEST_INDEX or _GITLINK in read_start(index, _LARGEST_INDEX)
+    if is_settled:
+        if len(_INDEXES) >= _MOST_INDEXES:
+            _INDEXES.clear()
+        _INDEXES[index] = stamp, found
+    return found
 
 
 def _may_run_unknown(command: SimpleCommand, _: Path) -> bool:

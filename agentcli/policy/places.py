@@ -105,7 +105,7 @@ _DEEPEST_KEYS = 4  # ".local/share/opencode/auth.json"
 _MAX_SEEN = 20_000
 _LISTINGS: dict[str, _Listing] = {}
 _MOST_LISTINGS = 20_000
-_SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system; inode(7): "ctime"
+SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system; inode(7): "ctime"
 _SEEN_DEPTH = 8
 _NOT_SEARCHED = frozenset({".git", "node_modules", "__pycache__", "target", ".venv", "venv"})
 _GIT = frozenset({".git", "git~1"})
@@ -223,7 +223,7 @@ def _listing_of(directory: str, most: int) -> _Listing:
         known = _LISTINGS.get(directory)
         if known is not None and known.stamp == stamp and known.size <= most:
             return known
-        is_settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
+        is_settled = time.time_ns() - status.st_ctime_ns > SETTLED_NS
         with os.scandir(directory) as entries:
             for entry in islice(entries, most):
                 size, lower, is_link = size + 1, plain_name(entry.name), entry.is_symlink()

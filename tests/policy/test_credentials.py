@@ -7,8 +7,10 @@ import pytest
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, ToolDefinition, Workspace
+from agentcli.policy import credentials
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Policy
 from agentcli.policy.judge import judge
+from tests.support.repositories import git
 
 BASH = ToolDefinition("bash", "Run", "runs", {}, Asks.ANYTHING, "shell")
 
@@ -100,3 +102,22 @@ def test_without_a_sandbox_a_search_that_would_come_across_a_credential_asks(
     (place.workspace.root / ".config/deep").mkdir(parents=True)
     for text in ("rg KEY .config", "cd .config && rg KEY", "rg KEY .config/deep", "diff src deep"):
         assert said(text) is not Answer.ALLOW, text
+
+
+@pytest.mark.spec("SEC-3", "SEC-13")
+def test_a_repository_within_is_seen_as_soon_as_the_index_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "SETTLED_NS", -1)  # what is kept may be of this instant
+    (tmp_path / "sub").mkdir()
+    for place in (tmp_path, tmp_path / "sub"):
+        git(place, "init", "-q")
+    (tmp_path / "a").write_text("a")
+    git(tmp_path, "add", "a")
+    assert [credentials.may_search("git diff", tmp_path) for _ in range(2)] == [False, False]
+    git(tmp_path / "sub", "commit", "-q", "--allow-empty", "-m", "x")
+    git(tmp_path, "-c", "advice.addEmbeddedRepo=false", "add", "sub")
+    assert credentials.may_search("git diff", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(credentials, "read_start", lambda *_: b"")  # it is not read again
+        assert credentials.may_search("git diff", tmp_path)

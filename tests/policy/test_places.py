@@ -276,7 +276,7 @@ def test_logins_and_keys_in_hidden_directories_of_a_home_are_known_by_their_form
 def test_a_look_that_is_kept_sees_every_change(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "_SETTLED_NS", -1)  # as if all were old
+    monkeypatch.setattr(places, "SETTLED_NS", -1)  # as if all were old
     deep = tmp_path / "a/b/c"
     probe = tmp_path_factory.mktemp("clock")
 
