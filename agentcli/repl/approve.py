@@ -26,6 +26,7 @@ from agentcli.ui.exact import (
     cut_line,
     detail_of,
     exact_line,
+    exact_lines,
     marked,
     rule_text,
     with_counted_runs,
@@ -61,30 +62,39 @@ class ApprovalPanel(Choices):
     def __init__(self, request: ApprovalRequest, theme: Theme) -> None:
         self.request = request
         self._theme = theme
-        self._laid_out: tuple[int, list[Row]] = (0, [])
+        self._laid_out: tuple[int, list[Row], list[Row]] = (0, [], [])
         title, self._exact = _asked(request, theme)
         super().__init__(
-            PanelSubject(title, self._subject_rows, self._exact.is_cut, self._exact.size),
+            PanelSubject(
+                title,
+                lambda columns: self._rows(columns)[0],
+                self._exact.is_cut,
+                self._exact.size,
+                lambda columns: self._rows(columns)[1],
+            ),
             _choices(request),
             refusal="n",
             views=True,
             shows=reveal if request.is_plan else rule_text,
         )
 
-    def _subject_rows(self, columns: int) -> list[Row]:
+    def _rows(self, columns: int) -> tuple[list[Row], list[Row]]:
+        """Of what would run or change, and of what is said of it: where, and why it asks."""
         if self._laid_out[0] != columns:
             request, theme = self.request, self._theme
             lines = self._exact.lines
-            rows = [row for line in lines for row in self._wrapped(line, columns)]
+            end = len(lines) - min(_lines_told(request), len(lines))
+            rows = [row for line in lines[:end] for row in self._wrapped(line, columns)]
+            told = [row for line in lines[end:] for row in self._wrapped(line, columns)]
             if request.is_plan:
                 plan = plan_lines(request.detail, theme, columns)
                 rows = [row for line in plan for row in wrapped(line, columns, 2)]
             elif request.reason:
                 why = exact_line(request.reason, _MAX_REASON)
                 why = theme.paint(f"  Why it asks: {why}", DIM)
-                rows += [fit_row(row, columns) for row in marked(why, columns, theme)]
-            self._laid_out = columns, rows
-        return self._laid_out[1]
+                told += [fit_row(row, columns) for row in marked(why, columns, theme)]
+            self._laid_out = columns, rows, told
+        return self._laid_out[1:]
 
     def _wrapped(self, line: str, columns: int) -> list[Row]:
         """Rows of a line; that one goes on is seen: another line would be another command."""
@@ -98,6 +108,13 @@ class ApprovalPanel(Choices):
         """All of it, for a pager that is as wide: a row that goes on a line is seen there, too."""
         lines = (f"  {line}".rstrip(" ") for line in self._exact.whole.split("\n"))
         return [row for line in lines for row in marked(line, columns, self._theme)]
+
+
+def _lines_told(request: ApprovalRequest) -> int:
+    """How many lines stand behind a command: where it would run, and what else is told of it."""
+    told = request.beside_command.strip("\n")
+    is_command = isinstance(request.call.arguments.get("command"), str)
+    return 1 + len(exact_lines(told)) if told and is_command else 0
 
 
 def _is_shown_as_diff(request: ApprovalRequest) -> bool:

@@ -127,13 +127,14 @@ class Choice:
 class PanelSubject(NamedTuple):
     """What is asked about: a title, rows for a width; ``is_cut``: they do not say all of it.
 
-    ``size`` tells how much there is then.
+    ``size`` tells how much there is then. ``told``: rows of what is said of it, behind it.
     """
 
     title: str
     rows: Callable[[int], list[Row]]
     is_cut: bool = False
     size: str = ""
+    told: Callable[[int], list[Row]] = lambda _: []
 
 
 class Choices:
@@ -310,17 +311,18 @@ class Choices:
         columns = size.columns
         title = wrapped(theme.paint(self._subject.title, BOLD | WARNING), columns, exact=True)
         title, rest = title[:MOST_TITLE], title[MOST_TITLE:]
-        subject = [*rest, *self._subject.rows(columns)]
+        subject, told = [*rest, *self._subject.rows(columns)], self._subject.told(columns)
+        size_of_all = len(subject) + len(told)
         below: list[list[Row]] = [] if mode.asking else self._choice_rows(columns, theme, mode)
         hint = [] if mode.asking else self._hint_rows(now, columns, theme, mode)
         room = size.lines - len(title) - len(hint) - sum(map(len, below))
         self._visible = len(self.choices)
-        if self._views and not self._subject.is_cut and room + len(below[-1:]) >= len(subject):
+        if self._views and not self._subject.is_cut and room + len(below[-1:]) >= size_of_all:
             self._visible -= 1
             below = below[: self._visible]
             room += 1
             self._cursor = min(self._cursor, self._visible - 1)
-        wanted = min(len(subject), LEAST_SUBJECT)
+        wanted = min(size_of_all, LEAST_SUBJECT)
         if room < wanted and len(hint) > 1:
             hint, room = hint[:1], room + len(hint) - 1
         if room < wanted:
@@ -333,7 +335,7 @@ class Choices:
             notice = fit_row(theme.paint(that_fits(_TOO_SMALL, columns), WARNING), columns)
             rows = [notice, *below[self._cursor]][: max(1, size.lines)]
             return PanelRows(rows, min(1, len(rows) - 1))
-        rows = [*title, *beside(subject, room, columns, theme, self._subject.size)]
+        rows = [*title, *beside(subject, room, columns, theme, self._subject.size, told)]
         cursor = max(0, len(rows) - 1)
         for at, each in enumerate(below):
             cursor = len(rows) if at == self._cursor else cursor
@@ -379,7 +381,8 @@ class Choices:
 
     def lines(self, theme: Theme, columns: int = WIDE) -> list[str]:
         """Everything, for a terminal that cannot redraw; what it is about only once."""
-        subject = [] if self._told else [row.text for row in self._subject.rows(columns)]
+        about = () if self._told else (self._subject.rows, self._subject.told)
+        subject = [row.text for rows in about for row in rows(columns)]
         self._told = True
         self._visible = len(self.choices) - (self._views and not self._subject.is_cut)
         rows = [f"  {self._text(c, n)}" for n, c in enumerate(self.choices[: self._visible], 1)]

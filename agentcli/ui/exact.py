@@ -102,21 +102,36 @@ def marked(line: str, columns: int, theme: Theme) -> list[str]:
     return wrap(line, columns, f"{mark} " if mark else "", exact=True)
 
 
-def beside(rows: list[Row], room: int, columns: int, theme: Theme, size: str = "") -> list[Row]:
+def beside(
+    rows: list[Row],
+    room: int,
+    columns: int,
+    theme: Theme,
+    size: str = "",
+    told: Sequence[Row] = (),
+) -> list[Row]:
     """As many rows as there is room for: the head, the tail, and how many are between them.
 
-    ``size`` tells of how much, where ``rows`` are not all.
+    ``size`` tells of how much, where ``rows`` are not all. ``told`` is what is said of them, behind
+    them: where not all of both fits, it never takes the place of their tail.
     """
-    if len(rows) <= room:
-        return rows
+    if len(rows) + len(told) <= room:
+        return [*rows, *told]
     if room <= 0:
         return []
+    if told and len(rows) < room:
+        return [*rows, *beside([*told], room - len(rows), columns, theme)]
     if room == 1:
-        return [_left_out(len(rows), columns, theme, size)]
+        return [_left_out(len(rows) + len(told), columns, theme, size)]
     tail = (room - 1) // 2
     head = room - 1 - tail
-    left = _left_out(len(rows) - head - tail, columns, theme, size)
-    return [*rows[:head], left, *(rows[-tail:] if tail else ())]
+    kept = [*told[: tail // 2]]
+    tail -= len(kept)
+    if kept and len(kept) < len(told):
+        kept[-1] = fit_row(f"{kept[-1].text} {theme.symbols.more}", columns)
+    left_out = len(rows) - head - tail + len(told) - len(kept)
+    left = _left_out(left_out, columns, theme, size)
+    return [*rows[:head], left, *(rows[-tail:] if tail else ()), *kept]
 
 
 def _left_out(number: int, columns: int, theme: Theme, size: str) -> Row:

@@ -116,7 +116,7 @@ def test_no_row_is_wider_where_a_terminal_gives_marks_columns_of_their_own() -> 
 def test_where_the_reason_goes_on_it_looks_like_no_line_of_the_command() -> None:
     call = ToolCall("c", "bash", {"command": "x\n" * 300 + "rm -rf ~"})
     panel = ApprovalPanel(ApprovalRequest(call, "Run", "", "it runs a command: touch made"), PLAIN)
-    shown = panel.rows(Size(40, 14), PLAIN, 1.0, mode=PanelMode()).rows
+    shown = panel.rows(Size(40, 18), PLAIN, 1.0, mode=PanelMode()).rows
     assert f"{PLAIN.symbols.wrap} made" in [row.text for row in shown]
 
 
@@ -257,6 +257,28 @@ def test_the_subject_is_seen_beside_long_rules_in_a_small_window(lines: int, key
     assert len(shown) <= lines
     assert shown[1].strip().startswith("rm -rf build" if lines > 10 or not key else "")
     assert shown[rows.cursor].startswith(">")
+
+
+@pytest.mark.spec("SEC-6", "UI-7")
+@pytest.mark.parametrize(("columns", "lines"), [(200, 48), (80, 22), (60, 18), (40, 12)])
+@pytest.mark.parametrize("separator", [" && echo word", "\necho line"])
+def test_the_end_of_a_long_command_is_seen_beside_why_it_asks(
+    columns: int, lines: int, separator: str
+) -> None:
+    command = separator.lstrip("& \n") + separator * 300 + "; rm -rf ~"
+    call = ToolCall("c", "bash", {"command": command})
+    reason = f"it runs a command: {command[:200]}"
+    detail = f"{command}\n\nin /work/with/a/long/name, OUTSIDE the sandbox"
+    request = ApprovalRequest(call, "Run it", detail, reason, offers("bash(echo *)", always=True))
+    panel = ApprovalPanel(request, PLAIN)
+    panel.open(0.0, has_text=False)
+    rows = panel.rows(Size(columns, lines), PLAIN, 2.0, mode=PanelMode())
+    shown = [row.text for row in rows.rows]
+    assert len(shown) <= lines
+    assert shown[1].strip().startswith("echo") and any(row.endswith("rm -rf ~") for row in shown)
+    is_all = sum(row.count("echo") for row in shown) > 300
+    assert is_all or any("; v shows all" in row for row in shown)
+    assert lines < 20 or any("OUTSIDE" in row for row in shown)
 
 
 @pytest.mark.spec("UI-7", "SEC-3")
