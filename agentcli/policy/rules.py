@@ -55,6 +55,7 @@ _GIT_SETTING = (
     r"|external|process|clean|smudge|driver|program|helper|hook|vcs|proxy|update|allow|insteadof|server"
     r"|dir|(?<!quote)path)=).*"
 )
+_PYTEST = r"--(?:base|rootd|conf|junit|log-file|past|ov).*|-[qvsx]*[co].*"
 _PIP = r"--(?:py|log\b|ind|ext|fin|prox).*|-[qv]*i.*"
 _BEYOND = {
     # git-diff(1), git-fetch(1); a merge strategy that is no plain word names a file
@@ -78,7 +79,8 @@ _BEYOND = {
     "npm": r"-+(?:scr|she|nod|prefi|userc|globalc|git(?:=|\Z)|reg|@|prox|https?-p).*|-C.*",
     "pnpm": r"-+(?:script-shell|shell-emulator|node-options|prefix|dir|config\.|reg|@).*|-C.*",
     "yarn": r"--(?:cwd|use-yarnrc|script-shell|registry).*",
-    "pytest": r"--(?:base|rootd|conf|junit|log-file|past|ov).*|-[qvsx]*[co].*",
+    "pytest": _PYTEST,
+    "py.test": _PYTEST,
     "mypy": r"@.*|--(?:python-e|conf|inst|.*report|jun|cache-d|shad|cust).*",
     "pip": _PIP,
     "pip3": _PIP,
@@ -94,6 +96,8 @@ _BEYOND = {
     "grunt": r"-[^-]*b.*|--(?:gruntfile|base|require|tasks).*",
     "turbo": r"--cwd.*",
 }
+# of these "PROGRAM *" says no more than that: it is what a yes to one call of them offers
+_SAID_WHOLE = frozenset({"git", "mypy", "py.test", "pytest"})
 _PASSES_ON = frozenset({"npm", "pnpm", "yarn", "cargo"})  # "-- …" is for another
 _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 
@@ -300,7 +304,7 @@ def _goes_beyond(command: SimpleCommand, pattern: str) -> bool:
     known = (_BEYOND.get(program), _BEYOND.get(f"{program} {first}"))
     beyond = "|".join(filter(None, known))
     says = pattern.split()[1:]
-    is_any = program != "git" and says[:1] in ([], ["*"])
+    is_any = program not in _SAID_WHOLE and says[:1] in ([], ["*"])
     if not beyond or is_any or (program == "uv" and says[:1] == ["run"]):
         return False
     named = [word.partition("=")[0] for word in says if word.strip("*")]

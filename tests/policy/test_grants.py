@@ -213,6 +213,26 @@ def test_a_prefix_covers_no_option_that_runs_or_writes_what_it_names(
     assert said is (Answer.ASK if start.startswith("git ") else Answer.ALLOW)
 
 
+@pytest.mark.spec("UI-7", "SEC-4")
+@pytest.mark.parametrize(
+    ("text", "within", "beyond"),
+    [
+        ("pytest -q", "-q -k 'a or b' --lf -p no:cacheprovider --cov=a tests", ["--basetemp=/srv/x", "--basetemp /srv/x", "-c /srv/x.ini", "-qo cache_dir=/srv", "--rootdir=/srv", "--junitxml=/srv/x"]),
+        ("py.test -q", "-x --tb=short tests/a.py", ["--basetemp=/srv/x", "-c x"]),
+        ("mypy src", "--strict -p a --no-incremental", ["--cache-dir=/srv", "--config-file x", "--python-executable=./x", "--html-report /srv", "@x"]),
+    ],
+)  # fmt: skip
+def test_a_prefix_that_is_a_program_alone_covers_no_such_option_either(
+    tmp_path: Path, text: str, within: str, beyond: list[str]
+) -> None:
+    name = text.split()[0]
+    assert f"bash({name} *)" in offered(tmp_path, text)
+    place = CallPlace(Workspace(tmp_path, tmp_path), Policy(allow=(parse_rule(f"bash({name} *)"),)))
+    for options in (within, *beyond):
+        found = judge(CallFacts(BASH, {"command": f"{name} {options}"}), place).answer
+        assert found is (Answer.ALLOW if options == within else Answer.ASK), options
+
+
 @pytest.mark.spec("UI-7", "SEC-3")
 @pytest.mark.parametrize(
     ("names", "offers"),
