@@ -119,7 +119,8 @@ _SYSTEM_PROGRAMS = frozenset({"/usr/bin", "/usr/sbin", "/bin", "/sbin"})  # none
 _MOST_PROGRAMS = 1000
 _MOST_STEPS = 1000  # parts of a path, with those of the links on its way
 _GIT_FILES = LazyPattern(
-    rb"^[ \t]*(path|excludesfile|attributesfile)[ \t]*=[ \t]*\"?([^\"\n]+?)\"?[ \t\r]*$\n?",
+    rb"^[ \t]*(path|excludesfile|attributesfile|hookspath)"
+    rb"[ \t]*=[ \t]*\"?([^\"\n]+?)\"?[ \t\r]*$\n?",
     re.IGNORECASE | re.MULTILINE,
 )
 _MOST_NESTED = 10  # git-config(1): "include.path"; git itself goes no further
@@ -294,8 +295,12 @@ def seen(
     env: Mapping[str, str],
     added: Iterable[Path] = (),
     writable: Iterable[Path] = (),
+    on_the_way: dict[str, str] | None = None,
 ) -> tuple[Path, ...]:
     """The real paths in the homes ``where`` that commands may read; looks at the disk.
+
+    ``on_the_way`` is filled with the links in those homes that the listed names lead through (as
+    those that ``stow`` and its kind make), and what each says: what is seen is looked for there.
 
     ``home`` is ``$HOME``, which may lie within another one; ``env`` is the environment that the
     program was started with, ``added`` what the settings and the program itself add. What lies
@@ -307,11 +312,13 @@ def seen(
     listed = dict.fromkeys((*where, Path(os.path.realpath(home))))
     more = (os.path.expanduser(path) for path in added)  # noqa: PTH111 - never raises
     named = dict.fromkeys((*_candidates(tuple(listed), env, writable), *more))
-    there = {
-        real
-        for path in named
-        if _exists(path) and not _leads_through(path, real := links.real(path), writable)
-    }
+    there = set()
+    for path in named:
+        if _exists(path) and not _leads_through(path, real := links.real(path), writable):
+            there.add(real)
+            if on_the_way is not None and path != real:
+                steps = (step for step in _way_of(path) if step[1] and _is_in(step[0], where))
+                on_the_way.update(steps)
     kept: list[str] = []
     for path in sorted(there):
         if _is_in(path, where) and not is_below(path, kept) and _is_reached(path):
@@ -334,6 +341,11 @@ def _leads_through(path: str, real: str, places: tuple[Path, ...]) -> bool:
     """Whether ``path``, which is ``real``, is in one of ``places``, or a link on its way is."""
     if path == real or not places:
         return is_below(real, places)
+    return any(not at or is_below(at, places) for at, _ in _way_of(path))
+
+
+def _way_of(path: str) -> Iterator[tuple[str, str]]:
+    """What ``path`` leads through, and what that says if it is a link; empty: there is no end."""
     at, left, steps = "", path.split("/")[::-1], 0
     while left and steps < _MOST_STEPS:
         steps, name = steps + 1, left.pop()
@@ -341,13 +353,13 @@ def _leads_through(path: str, real: str, places: tuple[Path, ...]) -> bool:
             at = at.rpartition("/")[0] if name == ".." else at
             continue
         at = f"{at}/{name}"
-        if is_below(at, places):
-            return True
-        if os.path.islink(at):  # noqa: PTH114 - a text
-            target = os.readlink(at)  # noqa: PTH115 - likewise
+        target = os.readlink(at) if os.path.islink(at) else ""  # noqa: PTH114, PTH115 - texts
+        yield at, target
+        if target:
             left += target.split("/")[::-1]
             at = "" if target.startswith("/") else at.rpartition("/")[0]
-    return bool(left)
+    if left:
+        yield "", ""
 
 
 def _candidates(
@@ -469,16 +481,18 @@ def _configuration(path: str, home: Path) -> Iterator[str]:
 def _seen_of_git(
     named: re.Match[bytes], config: str, home: Path, depth: int = 0
 ) -> list[str] | None:
-    """The file that a line of git's ``config`` names, and what that includes.
+    """The file that a line of git's ``config`` names, and what that includes; or the user's hooks.
 
-    ``None`` where one of them holds a credential: git fails where a file is there and cannot be
-    read, so what names it is not seen either.
+    Hooks that git does not see are none to it, and it goes on. ``None`` where one of the files
+    holds a credential: git fails where a file is there and cannot be read, so what names it is not
+    seen either.
     """
     is_config, name = named[1].lower() == b"path", os.fsdecode(named[2])
     if name.startswith("~/"):
         name = f"{home}/{name[2:]}"
     path = os.path.join(os.path.dirname(config), name)  # noqa: PTH118, PTH120 - texts
-    if not os.path.isfile(path) or not (is_config or name.startswith("/")):  # noqa: PTH113 - a text
+    there = os.path.isdir if named[1].lower() == b"hookspath" else os.path.isfile
+    if not there(path) or not (is_config or name.startswith("/")):
         return []
     if not is_config:
         return [path]

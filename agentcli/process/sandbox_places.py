@@ -63,7 +63,8 @@ class Places:
     ``empty`` are directories that are to be seen as empty and read-only, whether they exist or
     not; ``hidden`` what exists and is not to be read; ``unborn`` what must not come into being.
     Of ``elsewhere``, too, what only reads sees no more than ``all_seen``. ``shut`` are credentials
-    of the workspace for a command that searches it: there, and not to be read.
+    of the workspace for a command that searches it: there, and not to be read. ``links`` are those
+    by which what is seen has another name in ``homes`` or ``elsewhere``, and what each says.
     """
 
     writable: tuple[Path, ...]
@@ -78,6 +79,7 @@ class Places:
     elsewhere: tuple[Path, ...] = ()
     all_seen: tuple[Path, ...] = ()
     shut: tuple[Path, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
 
     def frozen(self) -> Places:
         """The same with nothing to write to."""
@@ -143,6 +145,7 @@ class _Collector:
         self.seen: tuple[Path, ...] = ()
         self.elsewhere: tuple[Path, ...] = ()
         self.all_seen: tuple[Path, ...] = ()
+        self.links: dict[str, str] = {}
         self._links = Links()
 
     def is_writable(self, path: str | Path) -> bool:
@@ -264,6 +267,7 @@ class _Collector:
             seen=self.seen,
             elsewhere=self.elsewhere,
             all_seen=self.all_seen,
+            links=tuple(self.links.items()),
             reopened=tuple(dict.fromkeys(self.reopened)),
         )
 
@@ -294,7 +298,7 @@ def find_places(
     found.homes = homes(home, found.writable)
     found.elsewhere = elsewhere(found.writable)
     where = (*found.homes, *found.elsewhere)
-    found.all_seen = seen(home, where, os.environ, own.seen, found.writable)
+    found.all_seen = seen(home, where, os.environ, own.seen, found.writable, found.links)
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
     for path in (*own.hidden, *credentials_in(found.seen)):
         found.hide(path)

@@ -263,6 +263,9 @@ def bwrap_argv(
         argv += ["--ro-bind-try", name, name]
     temporary = temporary_places()
     argv += _private_mounts(private, temporary, places)
+    for link, target in places.links:
+        if is_below(link, places.homes):
+            argv += ["--symlink", target, link]
     argv += _work_mounts(private, places, "-fd" if opened else "")
     # our own directory would be seen through a workspace that it lies in
     argv += ["--tmpfs", str(private.base)]
@@ -295,7 +298,8 @@ def _private_mounts(
 
 def _is_bare(place: str | Path, private: PrivatePlaces, places: Places) -> bool:
     """Whether nothing is mounted below it: then it is read-only at once, every mount takes time."""
-    below = (*places.seen, *places.writable, private.base)
+    links = (Path(link) for link, _ in places.links)
+    below = (*places.seen, *places.writable, private.base, *links)
     return not any(is_below(path, (place,)) for path in below)
 
 

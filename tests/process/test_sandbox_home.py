@@ -279,6 +279,72 @@ def test_a_linked_worktree_and_git_without_credentials_work(home: Path, kind: st
     assert CANARY not in texts[1]
 
 
+@both
+@pytest.mark.spec("SEC-17", "SEC-18")
+@pytest.mark.parametrize("name", ["~/.githooks", "~/linked"])
+def test_hooks_of_the_users_own_run_for_a_commit_and_stay_as_they_are(
+    home: Path, tmp_path: Path, kind: str, name: str
+) -> None:
+    """Git takes hooks that it cannot see for none; those that it cannot run end the commit."""
+    (home / ".gitconfig").write_text(
+        f"{GIT}\temail = a@example.org\n[core]\n\thooksPath = {name}\n[x]\n\ttoken = {CANARY}\n"
+    )
+    hook = home / ".githooks" / "pre-commit"
+    fill(home, (".githooks/pre-commit",), "#!/bin/sh\necho checked")
+    hook.chmod(0o700)
+    (home / "linked").symlink_to(".githooks")
+    subprocess.run(["git", "init", "-q", str(tmp_path / "work")], check=True)
+    committed, written = told(
+        tmp_path / "work",
+        "git commit -q --allow-empty -m first && git log --format='%s by %an'",
+        f"sh -c 'echo x > {hook}'; python3 -c 'open(\"{hook}\", \"w\")'; ls {home}/.githooks",
+        kind=kind,
+    )
+    assert committed.startswith("checked\nfirst by A\n"), committed
+    assert "pre-commit\n" in written
+    assert hook.read_text() == "#!/bin/sh\necho checked\n"
+
+
+@both
+@pytest.mark.spec("SEC-18")
+@pytest.mark.parametrize("access", [Access.INSIDE, Access.READ_ONLY])
+def test_what_is_listed_has_its_name_also_where_that_is_a_link(
+    home: Path, tmp_path: Path, kind: str, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``stow`` and its kind make them: a commit has its author, what is ignored stays out."""
+    (tmp_path / "elsewhere" / "bin").mkdir(parents=True)
+    fill(home, ("dotfiles/gitconfig",), f"{GIT}[core]\n\texcludesFile = ~/.rules")
+    fill(home, ("dotfiles/rules",), "*.swp")
+    fill(home, ("dotfiles/secret",), CANARY)
+    fill(home, ("dotfiles/nvm/nvm.sh",), "of nvm")
+    fill(home, ("dotfiles/ssh/id_rsa",), CANARY)
+    links = {
+        ".gitconfig": "dots/gitconfig",
+        "dots": "dotfiles",
+        ".rules": f"{home}/dots/rules",
+        ".nvm": "dotfiles/nvm",
+        ".ssh": "dotfiles/ssh",
+        ".cargo": f"{tmp_path}/elsewhere",
+    }
+    for name, target in links.items():
+        (home / name).symlink_to(target)
+    monkeypatch.setenv("PATH", f"{home}/.cargo/bin:{os.environ['PATH']}")
+    subprocess.run(["git", "init", "-q", str(tmp_path / "work")], check=True)
+    (tmp_path / "work" / "a.swp").touch()
+
+    async def run() -> str:
+        async with Sandboxed(tmp_path / "work", kind) as inside:
+            command = (
+                "git config user.name; git status -s; cat ~/.nvm/nvm.sh; ls ~/.ssh/ ~/dots/secret"
+            )
+            return await inside.with_access(access, command)
+
+    text = asyncio.run(run())
+    assert text.startswith("A\nof nvm\n"), text
+    assert CANARY not in text
+    assert "id_rsa" not in text
+
+
 @pytest.mark.spec("SEC-13", "SEC-18")
 def test_a_configuration_of_empty_lines_is_read_at_once(home: Path) -> None:
     (home / ".gitconfig").write_text("\n" * 100_000)
