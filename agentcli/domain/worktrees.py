@@ -14,9 +14,11 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from agentcli.domain.files import small_file
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.tools import real_path
 
 GITDIR = b"gitdir: "
+_MODULE = LazyPattern(rb'^[ \t]*worktree[ \t]*=[ \t]*"?([^"\n\r\0]+?)"?[ \t]*$', re.MULTILINE)
 _VERSION_MANAGER = re.compile(
     r"(?:.*/)?(?:rustup|mise|rtx|asdf|proto-shim|\.?(?:asdf|mise|proto)/shims/[^/]+)"
 )
@@ -56,6 +58,15 @@ def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     common = real_path(directory / link_in(small_file(directory / "commondir")))
     is_repository = all(os.path.exists(common / name) for name in ("HEAD", "objects"))  # noqa: PTH110 - never raises
     return common if is_repository and directory.parent == common / "worktrees" else None
+
+
+def is_module_of(entry: Path, directory: Path) -> bool:
+    """Whether git's own ``directory`` of a submodule, which its ``.git`` names, names it in return.
+
+    https://git-scm.com/docs/gitsubmodules
+    """
+    named = _MODULE.search(small_file(directory / "config", 256 * 1024))
+    return named is not None and real_path(directory / os.fsdecode(named[1])) == entry.parent
 
 
 def is_git_directory(path: Path, born: Collection[str] = ()) -> bool:

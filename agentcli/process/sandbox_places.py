@@ -9,19 +9,27 @@ came into being is named too; ``sandbox_watch`` sets it aside as soon as a comma
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from agentcli.domain.sandbox import HOME_SECRETS
 from agentcli.domain.tools import real_path
-from agentcli.domain.worktrees import common_of_worktree, named_by, working_tree_of
+from agentcli.domain.worktrees import (
+    common_of_worktree,
+    is_module_of,
+    named_by,
+    working_tree_of,
+)
 from agentcli.process.directories import (
     directories_in,
     followed,
     git_directories_below,
     is_directory,
 )
+from agentcli.process.git_index import index_of, tracked_in
 from agentcli.process.sandbox_home import (
     Links,
     credentials_in,
@@ -47,6 +55,7 @@ PROJECT = (".agents", ".agentcli")
 _OF_MAIN_TREE = ("HEAD", "index", "logs/HEAD", "rebase-merge", "rebase-apply", "sequencer")
 _MOST_MOUNTED = 40
 _MOST_PINNED = 100
+_MOST_HIDDEN = 100
 
 
 def start_up_places(home: Path) -> list[Path]:
@@ -286,6 +295,7 @@ def find_places(
     meanwhile stays where it is, too.
     """
     found = _Collector(roots)
+    work = tuple(found.writable)
     tops = [root / ".git" for root in found.writable if os.path.lexists(root / ".git")]
     for entry in dict.fromkeys((*tops, *repositories[:_MOST_MOUNTED])):
         found.repository(entry)
@@ -298,9 +308,12 @@ def find_places(
     found.homes = homes(home, found.writable)
     found.elsewhere = elsewhere(found.writable)
     where = (*found.homes, *found.elsewhere)
-    found.all_seen = seen(home, where, os.environ, own.seen, found.writable, found.links)
+    around, credentials = _surroundings(work, (*of_users(home), *found.homes), own)
+    added = (*own.seen, *around)
+    found.all_seen = seen(home, where, os.environ, added, found.writable, found.links)
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
-    for path in (*own.hidden, *credentials_in(found.seen)):
+    untracked = (path for path in credentials if not found.is_writable(path))
+    for path in (*own.hidden, *credentials_in(found.seen), *untracked):
         found.hide(path)
     for each in of_users(home):
         found.home_directory(each)
@@ -310,6 +323,54 @@ def find_places(
     for path in (*found.hidden, *found.read_only[of_project:], *ours):
         found.pin_above(path)
     return found.places()
+
+
+def _around(root: Path, homes: Iterable[Path]) -> Iterator[Path]:
+    """What git reads to work in ``root``: the repository around it, and where that is kept.
+
+    Not one around a home, nor one that does not know of the working tree.
+    """
+    top = next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), root)
+    if any(is_below(home, (top,)) for home in homes):
+        return
+    if top != root:
+        yield top
+    entry = top / ".git"
+    if (own := named_by(entry)) is not None:
+        common = common_of_worktree(entry, own)
+        if common is not None or is_module_of(entry, own):
+            yield common or own
+
+
+def _surroundings(
+    work: Iterable[Path], homes: Sequence[Path], own: OwnPlaces
+) -> tuple[list[Path], list[Path]]:
+    """What is read around ``work``, and the credentials there that git does not track."""
+    around, credentials = list[Path](), list[Path]()
+    for place in dict.fromkeys(each for root in work for each in _around(root, homes)):
+        found = [*islice(own.credentials(place), _MOST_HIDDEN + 1)]
+        if len(found) > _MOST_HIDDEN:
+            continue  # too many to hide
+        names = {os.fsencode(each.relative_to(place)): each for each in found}
+        tracked = _tracked_in(place, frozenset(names)) if names else ()
+        around.append(place)
+        credentials += (each for name, each in names.items() if name not in tracked)
+    return around, credentials
+
+
+def _tracked_in(tree: Path, names: frozenset[bytes]) -> frozenset[bytes]:
+    entry = tree / ".git"
+    try:
+        changed = os.stat((named_by(entry) or entry) / "index").st_ctime_ns  # noqa: PTH116 - in one step
+    except OSError:
+        return frozenset()
+    return _tracked_then(str(tree), changed, names)
+
+
+@lru_cache(maxsize=16)
+def _tracked_then(tree: str, _changed: int, names: frozenset[bytes]) -> frozenset[bytes]:
+    """Remembered until the index changes."""
+    return tracked_in(index_of(tree), names)
 
 
 def _exists(path: str | Path) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.sandbox import Access, Confined
+from agentcli.policy.places import credentials_below
 from agentcli.process import sandbox_home
 from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.process.sandbox_setup import takes_open_files
@@ -277,6 +278,62 @@ def test_a_linked_worktree_and_git_without_credentials_work(home: Path, kind: st
     )
     assert texts[0].startswith("second by A\nfirst by A\n"), texts
     assert CANARY not in texts[1]
+
+
+@both
+@pytest.mark.spec("SEC-4", "SEC-18")
+@pytest.mark.parametrize("part", ["packages/api", "modules/lib", "modules/lib/src"])
+def test_git_works_in_a_part_of_a_repository_and_in_a_module_of_one(
+    home: Path, kind: str, part: str
+) -> None:
+    """What lies around the workspace is read, but for credentials, and never changed."""
+    mono, where = home / "mono", home / "mono" / part
+    fill(mono, ("packages/api/a", "packages/other/b", ".npmrc"), "x")
+    fill(home, ("elsewhere/secret",), CANARY)
+    fill(home / "lib", ("src/c",), "x")
+    identity = ("-c", "user.name=A", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+    module = ("submodule", "--quiet", "add", str(home / "lib"), "modules/lib")
+    for place in (home / "lib", mono):
+        for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
+            subprocess.run(["git", *identity, *words], check=True, cwd=place)
+    subprocess.run(["git", *identity, *module], check=True, cwd=mono)
+    fill(mono, (".env", "packages/other/.env"), CANARY)
+    (where / "new").write_text("new")
+
+    async def run() -> None:
+        own = OwnPlaces(credentials=credentials_below)
+        async with Sandboxed(where, kind, own=own) as inside:
+            for access in (Access.READ_ONLY, Access.INSIDE):
+                status = (
+                    "git log --format=%s && git status --short -uno . && git diff --stat HEAD ."
+                )
+                log = await inside.with_access(access, status)
+                assert log.startswith("first\n") and "exit code 0" in log and "a |" not in log, log
+                names = f"../other/b ../../.npmrc ../../.env ../other/.env {home}/elsewhere/secret"
+                read = await inside.with_access(access, f"cat {names}")
+                assert CANARY not in read and (part[0] == "m" or read.startswith("x\nx\n")), read
+            written = await inside.say("echo y > ../other/b; git config x.y z; git status --short")
+            assert (part[0] == "p") is ("A  ../../modules/lib" in written), written
+
+    asyncio.run(run())
+    assert (mono / "packages/other/b").read_text() == "x\n"
+    assert all(b"y = z" not in path.read_bytes() for path in mono.glob("**/config"))
+
+
+@both
+@pytest.mark.spec("SEC-18")
+def test_no_git_file_or_repository_around_a_home_shows_what_lies_there(
+    home: Path, kind: str
+) -> None:
+    other, work = home / "other", home / "work" / "sub"
+    fill(home, ("work/sub/a", "other/secret", "notes"), CANARY)
+    for place in (other, home):
+        subprocess.run(["git", "init", "-q"], check=True, cwd=place)
+    (work / ".git").write_text(f"gitdir: {other}/.git\n")
+    for _ in range(2):
+        (said,) = told(work, f"cat {other}/secret {other}/.git/config ../../notes", kind=kind)
+        assert CANARY not in said and "repositoryformat" not in said, said
+        (work / ".git").unlink(missing_ok=True)
 
 
 @both
