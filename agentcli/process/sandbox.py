@@ -84,6 +84,7 @@ class SessionSandbox:
         self._program = ""
         self._takes_open_files = False
         self._places: Places | None = None
+        self._around: tuple[Path, ...] | None = None
         self._filtered = False
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
@@ -297,8 +298,10 @@ class SessionSandbox:
         return probe
 
     def _find_places(self) -> Places:
-        from agentcli.process.sandbox_places import find_places
+        from agentcli.process.sandbox_places import find_places, places_around
 
+        if self._around is None:
+            self._around = places_around(self._roots, self._home)
         known = self._watch.users if self._watch is not None else None
         self._places = find_places(
             self._roots,
@@ -306,6 +309,7 @@ class SessionSandbox:
             self._own(),
             known.repositories if known is not None else (),
             known.scripts if known is not None else (),
+            self._around,
         )
         return self._places
 

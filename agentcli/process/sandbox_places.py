@@ -287,15 +287,17 @@ def find_places(
     own: OwnPlaces,
     repositories: Sequence[Path] = (),
     scripts: Sequence[Path] = (),
+    around: Sequence[Path] = (),
 ) -> Places:
     """The places of a session that works in ``roots``; looks at the disk, changes nothing.
+
+    ``around``: see ``places_around``.
 
     Of ``repositories``, each a ``.git``, and ``scripts`` the first ones are made read-only: every
     mount costs time. What happens to the others shows when the command has ended. What a hook runs
     meanwhile stays where it is, too.
     """
     found = _Collector(roots)
-    work = tuple(found.writable)
     tops = [root / ".git" for root in found.writable if os.path.lexists(root / ".git")]
     for entry in dict.fromkeys((*tops, *repositories[:_MOST_MOUNTED])):
         found.repository(entry)
@@ -308,8 +310,8 @@ def find_places(
     found.homes = homes(home, found.writable)
     found.elsewhere = elsewhere(found.writable)
     where = (*found.homes, *found.elsewhere)
-    around, credentials = _surroundings(work, (*of_users(home), *found.homes), own)
-    added = (*own.seen, *around)
+    shown, credentials = _shown_of(around, own)
+    added = (*own.seen, *shown)
     found.all_seen = seen(home, where, os.environ, added, found.writable, found.links)
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
     untracked = (path for path in credentials if not found.is_writable(path))
@@ -325,13 +327,20 @@ def find_places(
     return found.places()
 
 
-def _around(root: Path, homes: Iterable[Path]) -> Iterator[Path]:
-    """What git reads to work in ``root``: the repository around it, and where that is kept.
+def places_around(roots: Iterable[Path], home: Path) -> tuple[Path, ...]:
+    """What git reads to work in ``roots``, real paths: the repositories around, and their own.
 
-    Not one around a home, nor one that does not know of the working tree.
+    To be asked before any command has run there. Not one around a home, nor one that does not know
+    of the working tree.
     """
+    roots = tuple(roots)
+    shut = (*of_users(home), *homes(home, roots))
+    return tuple(dict.fromkeys(each for root in roots for each in _around(root, shut)))
+
+
+def _around(root: Path, shut: Iterable[Path]) -> Iterator[Path]:
     top = next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), root)
-    if any(is_below(home, (top,)) for home in homes):
+    if any(is_below(each, (top,)) for each in shut):
         return
     if top != root:
         yield top
@@ -342,20 +351,18 @@ def _around(root: Path, homes: Iterable[Path]) -> Iterator[Path]:
             yield common or own
 
 
-def _surroundings(
-    work: Iterable[Path], homes: Sequence[Path], own: OwnPlaces
-) -> tuple[list[Path], list[Path]]:
-    """What is read around ``work``, and the credentials there that git does not track."""
-    around, credentials = list[Path](), list[Path]()
-    for place in dict.fromkeys(each for root in work for each in _around(root, homes)):
+def _shown_of(around: Iterable[Path], own: OwnPlaces) -> tuple[list[Path], list[Path]]:
+    """Which of those are shown, and the credentials there that git does not track."""
+    shown, credentials = list[Path](), list[Path]()
+    for place in around:
         found = [*islice(own.credentials(place), _MOST_HIDDEN + 1)]
         if len(found) > _MOST_HIDDEN:
             continue  # too many to hide
         names = {os.fsencode(each.relative_to(place)): each for each in found}
         tracked = _tracked_in(place, frozenset(names)) if names else ()
-        around.append(place)
+        shown.append(place)
         credentials += (each for name, each in names.items() if name not in tracked)
-    return around, credentials
+    return shown, credentials
 
 
 def _tracked_in(tree: Path, names: frozenset[bytes]) -> frozenset[bytes]:
