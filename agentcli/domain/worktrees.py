@@ -14,11 +14,12 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from agentcli.domain.files import small_file
-from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.tools import real_path
 
 GITDIR = b"gitdir: "
-_MODULE = LazyPattern(rb'^[ \t]*worktree[ \t]*=[ \t]*"?([^"\n\r\0]+?)"?[ \t]*$', re.MULTILINE)
+_WORKTREE = re.compile(
+    rb'^[ \t]*worktree[ \t]*=[ \t]*([^"\\\n;#]+?)[ \t\r]*$', re.IGNORECASE | re.MULTILINE
+)
 _VERSION_MANAGER = re.compile(
     r"(?:.*/)?(?:rustup|mise|rtx|asdf|proto-shim|\.?(?:asdf|mise|proto)/shims/[^/]+)"
 )
@@ -60,13 +61,19 @@ def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     return common if is_repository and directory.parent == common / "worktrees" else None
 
 
-def is_module_of(entry: Path, directory: Path) -> bool:
-    """Whether git's own ``directory`` of a submodule, which its ``.git`` names, names it in return.
+def is_of_submodule(entry: Path, directory: Path) -> bool:
+    """Whether ``directory``, which the ``.git`` file names, is that of the submodule it lies in.
 
-    https://git-scm.com/docs/gitsubmodules
+    As with a linked working tree it must name that in return: git writes it, in plain words
+    (https://git-scm.com/docs/git-config, "core.worktree").
     """
-    named = _MODULE.search(small_file(directory / "config", 256 * 1024))
-    return named is not None and real_path(directory / os.fsdecode(named[1])) == entry.parent
+    said = (
+        each.decode("utf-8", "surrogateescape")
+        for name in ("config", "config.worktree")
+        for each in _WORKTREE.findall(small_file(directory / name))
+    )
+    names = any(real_path(directory / tree) == real_path(entry.parent) for tree in said)
+    return names and all(os.path.exists(directory / name) for name in ("HEAD", "objects"))  # noqa: PTH110 - never raises
 
 
 def is_git_directory(path: Path, born: Collection[str] = ()) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agentcli.domain.files import small_file
-from agentcli.domain.worktrees import common_of_worktree, named_by
+from agentcli.domain.worktrees import common_of_worktree, is_of_submodule, named_by
 from agentcli.process.environment import find_program
 
 _MOST_BYTES = 16 * 1024 * 1024
@@ -36,7 +36,7 @@ _ASSUMED, _EXTENDED, _STAGE = 0x8000, 0x4000, 0x3000
 
 
 def index_of(tree: str) -> bytes:
-    """That of the repository in ``tree``, or of the linked working tree that this is.
+    """That of the repository in ``tree``, or of the linked working tree or submodule that this is.
 
     Empty if it has none of its own, or too large a one.
     """
@@ -44,7 +44,9 @@ def index_of(tree: str) -> bytes:
     try:
         mode = os.lstat(entry).st_mode
         own = entry if stat.S_ISDIR(mode) else stat.S_ISREG(mode) and named_by(entry)
-        if not own or (own != entry and not common_of_worktree(entry, own)):
+        if not own:
+            return b""
+        if own != entry and not (common_of_worktree(entry, own) or is_of_submodule(entry, own)):
             return b""
     except (OSError, ValueError):
         return b""

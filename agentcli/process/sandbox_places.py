@@ -17,12 +17,7 @@ from pathlib import Path
 
 from agentcli.domain.sandbox import HOME_SECRETS
 from agentcli.domain.tools import real_path
-from agentcli.domain.worktrees import (
-    common_of_worktree,
-    is_module_of,
-    named_by,
-    working_tree_of,
-)
+from agentcli.domain.worktrees import common_of_worktree, is_of_submodule, named_by, working_tree_of
 from agentcli.process.directories import (
     directories_in,
     followed,
@@ -220,6 +215,9 @@ class _Collector:
             self.git_directory(directory)
         elif (common := common_of_worktree(entry, directory)) is not None:
             self._linked(common, directory)
+        elif not is_shared and is_of_submodule(entry, directory):
+            self.writable.append(directory)
+            self.git_directory(directory)
 
     def _linked(self, common: Path, own: Path) -> None:
         """What a working tree shares with others that lie outside, and its ``own`` part of it.
@@ -347,7 +345,7 @@ def _around(root: Path, shut: Iterable[Path]) -> Iterator[Path]:
     entry = top / ".git"
     if (own := named_by(entry)) is not None:
         common = common_of_worktree(entry, own)
-        if common is not None or is_module_of(entry, own):
+        if common is not None or is_of_submodule(entry, own):
             yield common or own
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed, plain_name
-from agentcli.domain.worktrees import common_of_worktree, link_in
+from agentcli.domain.worktrees import common_of_worktree, is_of_submodule, link_in
 from agentcli.process import directories
 from agentcli.process.directories import (
     OF_NAMED_S,
@@ -364,6 +364,9 @@ class TreeWatch:
         elif target and (common := common_of_worktree(Path(path), Path(target))):
             self._shared.add(str(common))
             self._git_directory(str(common), found)
+        elif target and is_of_submodule(Path(path), Path(target)):
+            self._shared.add(target)
+            self._git_directory(target, found)
 
     def is_inside(self, path: str) -> bool:
         """Whether what lies there is looked at."""

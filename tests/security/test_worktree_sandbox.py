@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.domain.sandbox import Access
 from tests.support.repositories import git, make_repository
 from tests.support.sandboxes import BOTH, Sandboxed, needs
 
@@ -144,3 +145,69 @@ def test_what_is_made_in_one_tree_while_another_looks_is_nobodys(
     text = asyncio.run(run())
     assert "config.worktree would take effect outside" in text and ".envrc" not in text
     assert "fsmonitor" not in planted.read_text()
+
+
+IN_SUBMODULE = (
+    "echo 1 > f && git add f && git commit -qm second && git log --format=%s",
+    "git switch -qc side && git stash list && git rebase -q main && git gc -q; git status -s",
+)
+ON_SUBMODULE = """
+C=$PWD/../.git/modules/part
+printf '#!/bin/sh\\ntouch {home}/evil\\n' > $C/hooks/pre-commit; chmod +x $C/hooks/pre-commit
+printf '[core]\\n\\tfsmonitor = touch {home}/evil\\n' >> $C/config
+printf '[core]\\n\\tfsmonitor = touch {home}/evil\\n' >> $C/config.worktree
+printf '[core]\\n\\tfsmonitor = touch {home}/evil\\n' >> $C/../../config
+echo evil >> $C/../../HEAD; echo evil >> ../a.txt; cat ../a.txt
+echo at its end
+"""
+
+
+@pytest.mark.spec("SEC-4", "SEC-17", "SEC-18")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_submodule_that_is_worked_in_is_a_repository_and_its_own_alone(
+    main: Path, home: Path, kind: str
+) -> None:
+    whole = make_repository(home / "whole")
+    allowed = ("-c", "protocol.file.allow=always")
+    git(whole, *allowed, "submodule", "--quiet", "add", str(main), "part")
+    git(whole, "commit", "-qm", "with a part")
+    part = whole / "part"
+    configured = (whole / ".git/modules/part/config").read_bytes()
+
+    async def run() -> list[str]:
+        async with Sandboxed(part, kind) as inside:
+            read = await inside.with_access(Access.READ_ONLY, "git log --format=%s; git status -s")
+            done = [await inside.say(command) for command in IN_SUBMODULE]
+            return [read, *done, await inside.say(ON_SUBMODULE.format(home=home))]
+
+    read, *worked, attacked = asyncio.run(run())
+    for text in (read, *worked):
+        assert "fatal" not in text and "error" not in text and "exit code 0" in text, text
+    assert read.startswith("first\n") and worked[0].startswith("second\nfirst\n")
+    assert "at its end" in attacked and "one\n" not in attacked
+    for place in (part, whole):
+        for command in ("status", "commit --allow-empty -qm x", "submodule status"):
+            git(place, *command.split())
+    assert not (home / "evil").exists(), attacked
+    assert (whole / ".git/modules/part/config").read_bytes() == configured
+    assert (whole / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.spec("SEC-18")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_repository_that_a_file_names_and_that_is_not_its_own_is_not_seen(
+    main: Path, home: Path, kind: str
+) -> None:
+    """Also where that one is the submodule of another."""
+    git(main, "config", "core.worktree", str(main))
+    work = home / "work"
+    work.mkdir()
+    (work / ".git").write_text(f"gitdir: {main}/.git\n")
+
+    async def run() -> str:
+        async with Sandboxed(work, kind) as inside:
+            return await inside.say(f"git log; cat {main}/.git/config; echo x > {main}/.git/x")
+
+    text = asyncio.run(run())
+    assert "first" not in text and "repositoryformatversion" not in text
+    assert not (main / ".git/x").exists()
