@@ -55,7 +55,9 @@ _GIT_SETTING = (
     r"|external|process|clean|smudge|driver|program|helper|hook|vcs|proxy|update|allow|insteadof|server"
     r"|dir|(?<!quote)path)=).*"
 )
-_PYTEST = r"--(?:base|rootd|conf|junit|log-file|past|ov).*|-[qvsx]*[co].*"
+_PYTEST = (  # a report below the directory is no more than it says
+    r"--(?:base|rootd|conf|past|ov).*|--(?:junit|log-file)(?![\w-]*=(?![/~])(?!.*\.\.)).*|-[qvsx]*[co].*"
+)
 _PIP = r"--(?:py|log\b|ind|ext|fin|prox).*|-[qv]*i.*"
 _BEYOND = {
     # git-diff(1), git-fetch(1); a merge strategy that is no plain word names a file

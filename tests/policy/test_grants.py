@@ -217,7 +217,7 @@ def test_a_prefix_covers_no_option_that_runs_or_writes_what_it_names(
 @pytest.mark.parametrize(
     ("text", "within", "beyond"),
     [
-        ("pytest -q", "-q -k 'a or b' --lf -p no:cacheprovider --cov=a tests", ["--basetemp=/srv/x", "--basetemp /srv/x", "-c /srv/x.ini", "-qo cache_dir=/srv", "--rootdir=/srv", "--junitxml=/srv/x"]),
+        ("pytest -q", "-q -k 'a or b' --lf -p no:cacheprovider --cov=a --junitxml=out/a.xml tests", ["--basetemp=/srv/x", "--basetemp /srv/x", "-c /srv/x.ini", "-qo cache_dir=/srv", "--rootdir=/srv", "--junitxml=/srv/x", "--junit-xml=../x", "--junitxml x"]),
         ("py.test -q", "-x --tb=short tests/a.py", ["--basetemp=/srv/x", "-c x"]),
         ("mypy src", "--strict -p a --no-incremental", ["--cache-dir=/srv", "--config-file x", "--python-executable=./x", "--html-report /srv", "@x"]),
     ],
