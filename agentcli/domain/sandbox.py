@@ -282,7 +282,16 @@ HOME_SECRETS = (
     ".jfrog", ".mc", ".msmtprc", ".config/msmtp", ".mbsyncrc", ".fetchmailrc", ".offlineimaprc",
     ".smbcredentials", ".lpass", ".config/Bitwarden CLI", ".config/google-chrome-beta",
     ".config/vivaldi", ".config/Slack", ".config/discord", ".config/Signal", ".subversion/auth",
-    ".mysql_history", ".node_repl_history", ".histfile", ".local/share/fish",
+    ".mysql_history", ".node_repl_history", ".histfile", ".local/share/fish", ".sqlite_history",
+    ".rediscli_history", ".irb_history", ".pry_history",
+    ".config/Bitwarden", ".config/filezilla", ".filezilla", ".config/remmina", ".remmina",
+    ".local/share/remmina", ".purple", ".weechat/sec.conf", ".config/weechat/sec.conf",
+    ".config/solana", ".dbt/profiles.yml", ".snowsql", ".config/snowflake", ".aliyun", ".tccli",
+    ".config/yandex-cloud", ".bluemix", ".linode-cli", ".config/tea", ".circleci/cli.yml",
+    ".config/helm/registry", ".tsh", ".step", ".rclone.conf", ".config/syncthing",
+    ".local/state/syncthing", ".config/.wrangler", ".config/dart/pub-credentials.json",
+    ".expo/state.json", ".appstoreconnect", ".android/adbkey", ".erlang.cookie", ".Xauthority",
+    ".ICEauthority", ".config/opera", ".librewolf", ".zen",
 )  # fmt: skip
 """What in a home directory holds keys, passwords or what was typed, by the names that are known."""
 

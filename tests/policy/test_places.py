@@ -254,6 +254,24 @@ def test_what_the_sandbox_hides_of_a_home_is_read_and_written_by_asking_alone(
 
 
 @pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".config/Bitwarden/data.json", ".config/filezilla/sitemanager.xml", ".dbt/profiles.yml",
+        ".config/solana/id.json", ".snowsql/config", ".aliyun/config.json", ".tsh/keys/host/me",
+        ".config/helm/registry/config.json", ".config/syncthing/key.pem", ".android/adbkey",
+        ".Xauthority", ".erlang.cookie", ".config/remmina/a.remmina", ".sqlite_history",
+    ],
+)  # fmt: skip
+def test_what_less_known_programs_keep_in_a_home_is_read_by_asking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert credential_place((tmp_path / name,))
+    assert not credential_place((tmp_path / "work" / name,))
+
+
+@pytest.mark.spec("SEC-3")
 def test_logins_and_keys_in_hidden_directories_of_a_home_are_known_by_their_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
