@@ -25,6 +25,14 @@ HARMLESS_WITH_ANY_OPTION = frozenset(
 _NUMBER = re.compile(r"[+-]?[0-9]+[A-Za-z]{0,3}")
 
 
+# ripgrep shows what is hidden where a pattern names it: "*.env" finds ".env"
+OF_SOURCES = re.compile(
+    r"![\w./*-]+|(?:\*\*/)?\*\.(?:[cm]?[jt]sx?|pyi?|go|rs|java|kt|c|cc|cpp|h|hpp|rb|php|cs|swift|md|rst"
+    r"|html|s?css|sql|vue|svelte)",
+    re.ASCII,
+)
+
+
 class UnknownOptionError(Exception):
     """An option that is not in the table, or a value that does not fit it."""
 
@@ -97,13 +105,16 @@ class Reading:
     def _value(self, mark: str, value: str) -> None:
         if mark == "#" and not _NUMBER.fullmatch(value):
             raise UnknownOptionError(value)
+        if mark == "!" and not OF_SOURCES.fullmatch(value):
+            raise UnknownOptionError(value)
         if mark == "@":
             self.files.append(value)
 
 
 # --- the table: programs that only read, with every option that keeps them so -----------------
 # One line a program. ``-ab`` are options without a value, ``-n#`` takes a number, ``-e=`` a text,
-# ``-f@`` a file to read, ``-C?`` a value only when attached; the same marks after long names.
+# ``-f@`` a file to read, ``-C?`` a value only when attached, ``-g!`` a pattern of names that finds
+# nothing hidden; the same marks after long names.
 # ``-#`` is a number as an option (``-5``). Last, what the other words are: ``files``, one
 # ``file``, ``text``, a ``pattern`` and then files, ``any`` (options too), or ``none``.
 #
@@ -282,7 +293,7 @@ UNBUNDLED = frozenset({"xxd"})
 # with these options the first word is a file as well
 PATTERN_GIVEN = frozenset({"-e", "-f", "--regexp", "--file", "--files", "--type-list"})
 
-_OPTION = re.compile(r"(?P<name>--?[^\s=#@?]+)(?P<mark>[=#@?]?)")
+_OPTION = re.compile(r"(?P<name>--?[^\s=#@!?]+)(?P<mark>[=#@!?]?)")
 
 
 @frozen

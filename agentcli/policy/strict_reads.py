@@ -31,6 +31,7 @@ from agentcli.policy.bash_syntax import parse_bash, why_unreadable
 from agentcli.policy.bash_tree import is_plain_variable
 from agentcli.policy.places import credentials_below
 from agentcli.policy.read_only_table import (
+    OF_SOURCES,
     OPEN_FILES,
     PATTERN_GIVEN,
     Reading,
@@ -44,34 +45,39 @@ PROGRAMS = {
     **dict.fromkeys(("tac", "md5sum", "sha1sum", "sha256sum", "realpath"), " : files"),
     **dict.fromkeys(("type", "which"), "-a : files"),
     **dict.fromkeys(("basename", "dirname", "numfmt", "seq", "sleep"), " : text"),
-    **dict.fromkeys(("whoami", "hostname", "uptime", "pwd", "nproc"), " : none"),
-    **dict.fromkeys(("echo", "true", "false"), " : any"),
+    **dict.fromkeys(
+        ("whoami", "hostname", "uptime", "pwd", "nproc", "arch", "groups", "tty"), " : none"
+    ),
+    **dict.fromkeys(("echo", "true", "false", ":", "expr"), " : any"),
     "base64": " : file",
-    "cat": "-bn : files",
+    "cat": "-Abnt : files",
     "cmp": "-bls : files",
     "column": "-t -s= : files",
     "comm": "-123 : files",
     "cut": "-s -b= -c= -d= -f= : files",
     "df": "-hk : text",
     "diff": "-bBiquwy : files",
-    "du": "-achks -d# : files",
+    "du": "-achks -d# --max-depth# : files",
     "file": "-b : files",
     "free": "-bghkm : none",
-    "grep": "-cEFHhilLnoqrsvwx -A# -B# -C# -m# : pattern",
+    "fold": "-s -w# : files",
+    "grep": "-cEFHhilLnoPqrsvwx -A# -B# -C# -m# -e= --include= --exclude= --exclude-dir= --color?"
+    " : pattern",
     "head": "-n# -c# -# : files",
     "hexdump": "-bCcdox -n# -s# : files",
     "id": "-gGnu : none",
-    "ls": "-1aAdFhlrRSt : files",
+    "ls": "-1aAdFhlrRSt --color? : files",
     "nl": "-b= : files",
     "od": "-bcdox -A= -j# -N# -t= : files",
     "paste": "-s -d= : files",
     "readlink": "-f : files",
-    "rg": "-cFilNnosvwx -A# -B# -C# -m# --files : pattern",
+    "rev": " : files",
+    "rg": "-cFHilNnoSsvwx -A# -B# -C# -m# -g! -t= --glob! --type= --files --stats : pattern",
     "sort": "-bdfghinruV -k= -t= : files",
     "stat": "-c= : files",
     "tail": "-n# -c# -# : files",
     "tr": "-cds : text",
-    "tree": "-adf -L# : files",
+    "tree": "-adf -L# -I= --noreport : files",
     "uname": "-amnoprsv : none",
     "uniq": "-cdiu : file",
     "wc": "-clLmw : files",
@@ -87,15 +93,29 @@ VERSIONED = frozenset(
 
 And before they load what a variable names, as ``OPENSSL_CONF`` has ``curl`` do.
 """
-_BUILT_IN = frozenset({"[", "echo", "false", "printf", "pwd", "test", "true", "type"})
+_BUILT_IN = frozenset(
+    {":", "[", "command", "echo", "false", "printf", "pwd", "test", "true", "type"}
+)
+# each command in these counts by itself, and whatever the shell makes of a word is looked at there
+_KINDS = frozenset(
+    {
+        "if_statement", "elif_clause", "else_clause", "if", "then", "elif", "else", "fi",
+        "negated_command", "simple_expansion", "special_variable_name", "$",
+    }
+)  # fmt: skip
+_TOLD = re.compile(
+    r'"[\w =:./,+-]*\$\?[ =:./,+-]*"|[\w=:./,+-]*\$\?[=:./,+-]*', re.ASCII
+)  # of echo
+_FILTER = re.compile(r"--(?:include|exclude|exclude-dir)=[\w.*+-]+", re.ASCII)  # of grep
 _WHATEVER_ITS_FILES_ARE_CALLED = frozenset({"cat", "du", "head", "ls", "stat"})
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/opt/homebrew/", "/home/linuxbrew/")
 _NULL = "/dev/null"
 _NESTED = re.compile(r"\s*\((\s*cd [^()]*)\)\s*")
 _LOOP = re.compile(
-    r"\s*for +([a-z]) +in +([\w./*+-]+) *; *do +([^;&|()`'\\\n]+); *done\s*", re.ASCII
+    r"\s*for +([a-z]) +in +([\w./*+-]+(?: +[\w./*+-]+)*) *; *do +([^(){}`'\\\n]+); *done\s*",
+    re.ASCII,
 )
-_CD = re.compile(r"\s*cd +([\w./+-]+)(?: +&& +([^;\n]*))?", re.ASCII)
+_CD = re.compile(r"\s*cd +([\w./+-]+)(?: *(&&|;) *([^;\n]*))?", re.ASCII)
 _GLOB = re.compile(r"(?!-)(?:[\w.+-]+/)*(?!\.)[\w.+-]*\*[\w.+-]*", re.ASCII)
 _PLAIN = re.compile(r"[\w.+/@][\w.+/@,-]*")
 _MAX_MATCHES = 500
@@ -110,10 +130,17 @@ _FIND_WITH_VALUE = frozenset(
 )  # fmt: skip
 _FIND_ALONE = frozenset({"-print", "-ls", "-not", "!", "-a", "-o", "-empty", "-prune", "(", ")"})
 _LINE = r"(?:[0-9]+|\$|/[\w =:(){}#^$-]+/)"
-_LINES = re.compile(rf"{_LINE}(?:,{_LINE})?p", re.ASCII)
+_LINES = re.compile(rf"(?:{_LINE}(?:,{_LINE})?p(?:; ?[0-9]+q)?|\$=)", re.ASCII)
+# no sets of characters: where a slash in one ends the text is told in two ways
+_CHANGES = re.compile(
+    rf"s/(?:[^/\\\[\n]|\\[^\n])*/(?:[^/\\\n]|\\[^\n])*/[gI]*|{_LINE}(?:,{_LINE})?d", re.ASCII
+)
 _NUMBER = "NR ?[=<>]= ?[0-9]+"
-_ROWS, _PRINT = rf"{_NUMBER}(?: ?&& ?{_NUMBER})?", r"\{ ?print(?: ?\$[0-9]+(?:, ?\$[0-9]+)*)? ?\}"
-_FIELDS = re.compile(rf"(?:{_ROWS})? ?(?:{_PRINT})?", re.ASCII)
+_ROWS = rf"(?:{_NUMBER}(?: ?&& ?{_NUMBER})?|/[\w =:#^$-]+/)"
+_FIELD = r"(?:\$(?:[0-9]+|NF)|NF|NR|FILENAME|\"[\w =:,.-]*\")"
+_PRINT = rf"\{{ ?print(?: ?{_FIELD}(?:,? ?{_FIELD})*)? ?\}}"
+_SUM = r"\{ ?([a-z]) ?\+= ?\$[0-9]+ ?\} ?END ?\{ ?print \1 ?\}"
+_FIELDS = re.compile(rf"(?:{_ROWS})? ?(?:{_PRINT})?|{_SUM}", re.ASCII)
 _KEY = r"(?:\.|(?:\.\w+|\[[0-9]*\])+|\.\[[0-9]*\](?:\.\w+|\[[0-9]*\])*)"
 _KEYS = re.compile(rf"{_KEY}(?: ?\| ?(?:length|keys(?:\[\])?))?", re.ASCII)
 _TESTS = re.compile(r"-[defrsx]")
@@ -137,19 +164,22 @@ def is_strict_read(
     if nested := _NESTED.fullmatch(text):
         text = nested[1]
     if moved := _CD.fullmatch(text):  # "cd sub && ls": there, or not at all
-        text = moved[2] or "true"
+        text = moved[3] or "true"
         there = below(moved[1], workspace)
         if there is None or "||" in text:
             return False
+        if moved[2] == ";" and not is_strict_read(text, workspace, search_path):
+            return False  # where it does not lead there all the same
         workspace = there
     if (loop := _LOOP.fullmatch(text)) and is_plain_variable(loop[1]):
         # each of the files in turn: what may be done with all of them at once
         name = rf"\${loop[1]}"
-        text = re.sub(rf'(?<= )(?:"{name}"|{name})(?= |\Z)', lambda _: loop[2], loop[3])
+        text = re.sub(rf'\becho "[\w =:./-]*{name}[ =:./-]*"(?= *(?:[;|]|\Z))', "echo x", loop[3])
+        text = re.sub(rf'(?<= )(?:"{name}"|{name})(?=[ ;]|\Z)', lambda _: loop[2], text)
         if '"' in text:
             return False
     parsed = parse_bash(text)
-    if not (parsed.understood and parsed.commands and not parsed.kinds):
+    if not (parsed.understood and parsed.commands and parsed.kinds <= _KINDS):
         return False
     strict = _Strict(workspace, search_path, is_wrapped)
     return all(map(strict.reads, parsed.commands))
@@ -208,6 +238,8 @@ class _Strict:
         for word, source in zip(command.words, command.sources, strict=True):
             if word is not None:
                 words.append(word)
+            elif words and _is_told(words[0], source):
+                words.append(source.replace("$", ""))
             elif words and (matches := self._matches(words[0], source)) is not None:
                 words += matches
             else:
@@ -276,7 +308,12 @@ class _Strict:
         if name == "rg":  # below, what is hidden it leaves out
             root = str(self.workspace.real_root)
             names = (os.path.relpath(each, root).split("/") for each in places)
-            return not any(part[0] == "." for each in names for part in each if part.strip("."))
+            if any(part[0] == "." for each in names for part in each if part.strip(".")):
+                return False
+            if {"-g", "--glob"}.isdisjoint(reading.options):
+                return True
+            found = credentials_below(self.workspace.real_root)
+            return not any(OF_SOURCES.fullmatch(f"*{name.suffix}") for name in found)
         is_deep = name == "grep" and "-r" in reading.options
         return not is_deep or not any(next(credentials_below(each), None) for each in places)
 
@@ -295,9 +332,12 @@ class _Strict:
         return True
 
     def sed(self, rest: Sequence[str]) -> bool:
-        """``sed -n 1,5p FILE``, also from ``/a line/``."""
+        """``sed -n 1,5p FILE``, also from ``/a line/``; ``sed s/a/b/ FILE``."""
         is_print = rest[:1] == ["-n"] and len(rest) > 1 and _LINES.fullmatch(rest[1])
-        return bool(is_print) and self._are_files(rest[2:])
+        if is_print:
+            return self._are_files(rest[2:])
+        rest = rest[1:] if rest[:1] == ["-E"] else rest
+        return bool(rest and _CHANGES.fullmatch(rest[0])) and self._are_files(rest[1:])
 
     def awk(self, rest: Sequence[str]) -> bool:
         """``awk 'NR==1 {print $1}' FILE``, also with ``-F``."""
@@ -307,13 +347,17 @@ class _Strict:
 
     def jq(self, rest: Sequence[str]) -> bool:
         """``jq '.a.b | keys' FILE``."""
-        rest = rest[1:] if rest[:1] == ["-r"] else rest
+        rest = rest[1:] if rest and re.fullmatch(r"-[rcS]+", rest[0]) else rest
         is_path = bool(rest) and _KEYS.fullmatch(rest[0])
         return bool(is_path) and self._are_files(rest[1:])
 
     def bracket(self, rest: Sequence[str]) -> bool:
         """``[ -f FILE ]``."""
         return rest[-1:] == ["]"] and self.test(rest[:-1])
+
+    def command(self, rest: Sequence[str]) -> bool:
+        """``command -v NAME`` looks a name up."""
+        return rest[:1] == ["-v"] and all(re.fullmatch(r"\w[\w.+-]*", name) for name in rest[1:])
 
     def test(self, rest: Sequence[str]) -> bool:
         """``test -f FILE``."""
@@ -331,7 +375,7 @@ class _Strict:
 
     def date(self, rest: Sequence[str]) -> bool:
         """A word without ``+`` would set the clock."""
-        return all(word.startswith("+") for word in rest)
+        return all(re.fullmatch(r"\+.*|-u|-R|-I(?:date|hours|minutes|seconds)?", w) for w in rest)
 
     def git(self, rest: Sequence[str]) -> bool:
         """Where the repository is, and what is checked out there: looks at names, runs nothing."""
@@ -372,6 +416,12 @@ class _Strict:
         return os.path.realpath(found)
 
 
+def _is_told(program: str, source: str) -> bool:
+    """Whether a word that the shell expands is none of a file, whatever comes of it."""
+    known = {"echo": _TOLD, "grep": _FILTER}.get(program)
+    return known is not None and known.fullmatch(source) is not None
+
+
 def _is_stand_in(found: str) -> bool:
     """Whether a program that is not the system's may run another one that the directory names.
 
@@ -384,7 +434,8 @@ def _is_stand_in(found: str) -> bool:
 
 
 _SPECIAL: dict[str, Callable[[_Strict, Sequence[str]], bool]] = {
-    "[": _Strict.bracket, "awk": _Strict.awk, "date": _Strict.date, "find": _Strict.find,
+    "[": _Strict.bracket, "awk": _Strict.awk, "command": _Strict.command,
+    "date": _Strict.date, "find": _Strict.find,
     "git": _Strict.git, "jq": _Strict.jq, "printf": _Strict.printf, "ps": _Strict.ps,
     "sed": _Strict.sed, "test": _Strict.test,
 }  # fmt: skip
