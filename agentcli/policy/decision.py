@@ -22,6 +22,7 @@ from agentcli.domain.values import frozen, mutable
 
 EDIT_TOOLS = "edit"
 """The tool of a rule that means every tool that edits the files it names."""
+_OPEN_PROGRAM = LazyPattern(r"[^\s:*]+:\*")  # no program's name has a colon
 _RULE = LazyPattern(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 
 
@@ -56,7 +57,31 @@ def parse_rule(text: str, source: str = "") -> Rule:
             f"not a permission rule: {text!r}",
             "write it like edit_file(src/**) or bash(git diff *)",
         )
-    return Rule(match["tool"], match["pattern"], source=source)
+    rule = Rule(match["tool"], match["pattern"], source=source)
+    if (ours := _as_ours(rule)) is not None:
+        raise UsageError(
+            f"{text.strip()!r} is a rule for another program and would cover nothing here",
+            f"write it like {ours}",
+        )
+    return rule
+
+
+def _as_ours(rule: Rule) -> Rule | None:
+    """``bash(rm *)`` for ``Bash(rm:*)``; ``None``: it is no rule as other programs write them."""
+    from agentcli.domain.extensions.claude_calls import ALIASES
+
+    names = {theirs: ours for ours, others in [*ALIASES.items()][::-1] for theirs in others}
+    name = names.get(rule.tool) if rule.tool[:1].isupper() else None  # "shell" may be anybody's
+    if name in {"edit_file", "write_file", "edit_notebook"}:
+        name = EDIT_TOOLS
+    pattern = rule.pattern
+    if name is None and rule.tool == "bash" and _OPEN_PROGRAM.fullmatch(pattern or ""):
+        name = rule.tool
+    if name is None:
+        return None
+    if pattern is not None:
+        pattern = re.sub(r":\*\Z", " *", pattern).removeprefix("domain:")
+    return Rule(name, pattern)
 
 
 class Effect(StrEnum):

@@ -87,6 +87,23 @@ def test_what_is_no_rule_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("text", "ours"),
+    [
+        ("Bash(rm:*)", "bash(rm *)"), ("Bash", "bash"), ("bash(rm:*)", "bash(rm *)"), ("Shell(rm *)", "bash(rm *)"),
+        ("Edit(src/**)", "edit(src/**)"), ("Write", "edit"), ("Read(.env)", "read_file(.env)"), ("WebFetch(domain:a.b)", "web_fetch(a.b)"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_would_cover_nothing_is_refused_with_ours(text: str, ours: str) -> None:
+    with pytest.raises(UsageError, match="would cover nothing here") as refused:
+        parse_rule(text)
+    assert refused.value.advice == f"write it like {ours}"
+    assert str(parse_rule(ours)) == ours
+    for text in ("bash(npm run build:*)", "shell(x)"):
+        assert str(parse_rule(text)) == text
+
+
+@pytest.mark.spec("SEC-3")
 def test_a_bare_name_covers_the_tool_and_a_star_a_family() -> None:
     assert allows(Rule("bash"), bash("rm -rf /; x"))
     assert allows(Rule("mcp__github__*"), Subject("mcp__github__list"))
