@@ -266,7 +266,13 @@ def touches(rule: Rule, subject: Subject) -> bool:
         return not subject.host or _matches_host(subject.host, rule)
     if subject.text is not None:
         return touches_command(rule.pattern, subject.text, subject.parsed)
-    return any(_matches_path(path, rule, subject.root) for path in subject.paths)
+    # of a directory that is named all that is in it
+    is_named = not _GLOB_CHARACTERS.search(rule.pattern.rstrip("/").rpartition("/")[2])
+    return any(
+        _matches_path(each, rule, subject.root)
+        for path in subject.paths
+        for each in ((path, *path.parents) if is_named else (path,))
+    )
 
 
 def might_touch(rule: Rule, subject: Subject) -> bool:

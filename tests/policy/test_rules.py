@@ -99,8 +99,30 @@ def test_a_rule_that_would_cover_nothing_is_refused_with_ours(text: str, ours: s
         parse_rule(text)
     assert refused.value.advice == f"write it like {ours}"
     assert str(parse_rule(ours)) == ours
-    for text in ("bash(npm run build:*)", "shell(x)"):
-        assert str(parse_rule(text)) == text
+    for each in ("bash(npm run build:*)", "shell(x)"):
+        assert str(parse_rule(each)) == each
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("pattern", "covered", "other"),
+    [
+        ("private", "private/a/b", "private.txt"), ("private/", "private/a", "x/private"), ("./private", "private/a", "privates/a"),
+        ("**/private", "x/private/a", "x/privates"), ("a/private", "a/private/b", "private/b"), ("private/*", "private/a", "private/a/b"),
+        ("*", "a", "a/b"), ("/srv/x", "/srv/x/y", "/srv/xy"),
+    ],
+)  # fmt: skip
+def test_a_deny_rule_for_a_directory_covers_what_is_in_it(
+    pattern: str, covered: str, other: str
+) -> None:
+    rule, root = Rule("edit_file", pattern), Path("/work")
+
+    def subject(name: str) -> Subject:
+        return Subject("edit_file", (root / name,), root=root)
+
+    assert touches(rule, subject(covered)) and not touches(rule, subject(other))
+    is_allowed = bool(covering([rule], subject(covered))[0])
+    assert is_allowed is ("*" in pattern.rpartition("/")[2])  # an allow rule says it: private/**
 
 
 @pytest.mark.spec("SEC-3")
