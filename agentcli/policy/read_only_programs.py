@@ -307,6 +307,7 @@ _WRITES = re.compile(
 _ASK_DATABASES = frozenset({"dpkg", "rpm", "apt-cache", "brew"})
 # cargo-metadata(1), docs.astral.sh/uv: they bring the lock file up to date before they answer
 _LOCKS = {"cargo": ("metadata", "tree"), "uv": ("tree",)}
+_SHOWS_VERSION = frozenset({"--short", "--output-format", "--output-format=json", "json", "text"})
 _LEAVES_LOCK = frozenset({"--locked", "--frozen", "--no-deps"})
 _LISTS_TAR = re.compile(r"-?[zjJav]*t[zjJav]*f?|--list|--file=.*|-f|-z|-j|-J|-v|--verbose|--gzip")
 
@@ -328,6 +329,8 @@ def _tool(words: Sequence[str], may_read: Readable) -> bool:
     known = _TOOLS.get(name, frozenset())
     if not rest or rest[0] not in known:
         return False
+    if (name, rest[0]) == ("uv", "version") and not _SHOWS_VERSION.issuperset(rest[1:]):
+        return False  # it sets the project's
     if rest[0] in _LOCKS.get(name, ()) and _LEAVES_LOCK.isdisjoint(rest):
         return False
     is_told = name in _ASK_DATABASES or _stays(rest[1:], may_read)
@@ -358,6 +361,12 @@ def _alone(words: Sequence[str], _may_read: Readable) -> bool:
 def _set(words: Sequence[str], _may_read: Readable) -> bool:
     """``set -euo pipefail``: when the shell gives up, which ends with the command."""
     return re.fullmatch(r"-[eu]+|(?:-[eu]+ )?-[eu]*o pipefail", " ".join(words[1:])) is not None
+
+
+def _graphics(words: Sequence[str], _may_read: Readable) -> bool:
+    """``nvidia-smi`` where it shows: it resets and sets modes, too, and writes files."""
+    shows = re.compile(r"-L|-q|-i|[0-9]+|--(?:query-[a-z-]+|format|id)=[\w.,-]+")
+    return all(map(shows.fullmatch, words[1:]))
 
 
 def _any(words: Sequence[str], may_read: Readable) -> bool:
@@ -485,10 +494,10 @@ WIDE: dict[str, Judge] = {
     "find": _find_running, "sed": _sed, "jq": _jq, "date": _date, "test": _test,
     "[": _test, "[[": _test, "command": _command, "awk": _awk, "gawk": _awk, "mawk": _awk,
     "ps": _ps, "printf": _printf, "sleep": _sleep, "git": _git, "read": _read, "env": _alone,
-    "set": _set,
+    "set": _set, "nvidia-smi": _graphics,
     **dict.fromkeys(_TOOLS, _tool),
     **dict.fromkeys(("printenv", "lscpu", "lsb_release", "locale", "getconf", "tty", "cal", "pgrep",
-                     "vmstat", "lsmod", "lsblk", "nvidia-smi", "logname", "users", "who", "w",
+                     "vmstat", "lsmod", "lsblk", "logname", "users", "who", "w",
                      "times"), _any),
 }  # fmt: skip
 
