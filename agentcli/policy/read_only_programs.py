@@ -353,6 +353,11 @@ def _sleep(words: Sequence[str], _may_read: Readable) -> bool:
     return len(words) > 1 and all(re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]+)?", w) for w in words[1:])
 
 
+def _exit(words: Sequence[str], _may_read: Readable) -> bool:
+    """``ls x || exit 1``: the command ends there."""
+    return re.fullmatch(r"exit(?: [0-9]{1,3})?", " ".join(words)) is not None
+
+
 def _alone(words: Sequence[str], _may_read: Readable) -> bool:
     """Without a word it only tells."""
     return len(words) == 1
@@ -494,7 +499,7 @@ WIDE: dict[str, Judge] = {
     "find": _find_running, "sed": _sed, "jq": _jq, "date": _date, "test": _test,
     "[": _test, "[[": _test, "command": _command, "awk": _awk, "gawk": _awk, "mawk": _awk,
     "ps": _ps, "printf": _printf, "sleep": _sleep, "git": _git, "read": _read, "env": _alone,
-    "set": _set, "nvidia-smi": _graphics,
+    "set": _set, "exit": _exit, "nvidia-smi": _graphics,
     **dict.fromkeys(_TOOLS, _tool),
     **dict.fromkeys(("printenv", "lscpu", "lsb_release", "locale", "getconf", "tty", "cal", "pgrep",
                      "vmstat", "lsmod", "lsblk", "logname", "users", "who", "w",
