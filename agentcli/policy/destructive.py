@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agentcli.domain.files import homes_of_users
 from agentcli.domain.sandbox import plain_name
-from agentcli.domain.tools import real_path
+from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import MAX_CHARS, parse_bash, unquoted, written_names
@@ -34,6 +34,7 @@ from agentcli.policy.places import (
     found_by,
     is_pattern,
     loose_commands,
+    moves,
     names_of_own,
     places_of,
     protected_beside,
@@ -41,11 +42,15 @@ from agentcli.policy.places import (
     starts_of,
     without_sets,
 )
+from agentcli.policy.strict_reads import below
 
 _ALL_OF_IT = re.compile(r"[.!^\[\]]*[*?][*?.!^\[\]]*")
 _GOES_BACK = re.compile(r"[^*?\]]*[*?\]].*/\.\.(?:/|\Z)", re.DOTALL)
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|pts(?:/.*)?)"
+)
+_ONLY_THERE = re.compile(
+    r"\s*cd +([\w./+-]+) +&&(?:(?!\|\||[;\n]|(?<!&)&(?!&)).)*", re.ASCII | re.DOTALL
 )
 _GITS = "git's own directory"
 _PRIVATE = "/tmp"  # noqa: S108 - commands in a sandbox have one of their own
@@ -92,7 +97,7 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
     variables = Variables()
     variables.learn(commands, parsed.loops)
     search = _Search(
-        starts=starts_of(commands, workspace.cwd),
+        starts=_starts(text, parsed, commands, workspace),
         roots=tuple(real for _, real in workspace.led),
         own=names_of_own(place.policy.own_directories),
         run_by_others=place.policy.run_by_others,
@@ -114,6 +119,18 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
         yield from search.written(tuple(map(_as_pattern, forms)), text, sure)
     if search.left < 0:
         yield Danger("it names too many files to check", "", is_destructive=True)
+
+
+def _starts(
+    text: str, parsed: ParsedCommand, commands: Sequence[SimpleCommand], workspace: Workspace
+) -> Starts:
+    """Where the commands may be; behind ``cd DIRECTORY &&`` nowhere else, if it is there now."""
+    moved = _ONLY_THERE.fullmatch(text) if parsed.understood else None
+    there = below(moved[1], workspace) if moved and commands[0].words[:1] == ("cd",) else None
+    may_move = moves(commands[1:]) or any(each.program in {".", "source"} for each in commands)
+    if there is None or may_move:
+        return starts_of(commands, workspace.cwd)
+    return starts_of(commands[1:], there.cwd)
 
 
 def _if_known(form: str | None) -> str | None:

@@ -44,6 +44,10 @@ def in_yolo(workspace: Workspace, text: str, **changes: bool) -> Decision:
 
 
 DESTRUCTIVE = [
+    "cd sub; rm -rf *", "cd sub & rm -rf *", "cd sub || rm -rf *", "cd sub && ls || rm -rf *", "cd sub && ls\nrm -rf *",
+    "cd missing && rm -rf *", "cd here && rm -rf *", "cd . && rm -rf *", "cd sub && cd .. && rm -rf *", "cd sub && (cd .. && rm -rf *)",
+    "cd sub && bash -c 'cd .. && rm -rf *'", "cd sub && env -C .. rm -rf .", "cd sub && rm -rf ../*", "cd sub/.. && rm -rf *",
+    "CDPATH=.. cd sub && rm -rf *", "(cd sub && ls) && rm -rf *", "cd sub && popd && rm -rf *", "cd sub && . ./x && rm -rf *", "cd sub && source x && rm -rf *", "cd sub && cd - && rm -rf *",
     "rm -rf /", "rm -f /", "rm -rf .", "rm -rf ./", "rm -rf *", "rm -rf ./*", "rm -rf .*",
     "rm -rf -- .", "rm -r --force .", "rm --recurs .", "rm -rf ..", "rm -rf ../*", "rm -rf .git",
     "rm -rf .GIT", "rm -rf .g*", "rm -rf .gi?", "rm -rf {src,.git}", "rm -rf sub/../.git",
@@ -94,7 +98,7 @@ HARMLESS = [
     "find . -name '*.pyc' -delete", "find sub -delete", "find . -name x", "git clean -n",
     "git clean -fdx sub", "git rm -r --cached .", "git status", "chmod +x sub/a", "chmod -R 755 sub",
     "mv sub other", "dd if=a of=b", "echo x > /dev/null", "echo x 2>/dev/stderr", "make",
-    "cd sub && rm -rf build", "git push --force", "rsync -a a/ b/", "cat .git/config", "rm -rf $HOME/x/y",
+    "cd sub && rm -rf build", "cd sub && rm -rf *", "cd sub && rm -rf ./* && ls", "cd sub && git clean -fdx .", "cd ./sub && find . -name x -o -delete", "git push --force", "rsync -a a/ b/", "cat .git/config", "rm -rf $HOME/x/y",
     "rm -rf ~+/sub", "rm -rf sub~", "rm -rf sub/~+",
     "HOME=/tmp/x make; rm -rf build", "find . -name '*.orig' | xargs rm", "find sub -type f | xargs rm",
     "fd -e pyc -x rm", "fd -ext", "fd '\\.pyc$' -X rm", "fd . sub -x rm", "fd . -t f", "fd -x grep rm",
