@@ -72,6 +72,7 @@ class _Others:
         self._roots = roots
         self._listings: dict[str, Listing] = {}
         self._workplaces: Sequence[str] = ()
+        self._at_home: Sequence[tuple[str, str]] = ()
         self._looked_at = -math.inf
         self._searched: dict[str, None] = {}
 
@@ -81,13 +82,16 @@ class _Others:
         ``search_path`` is the ``PATH`` of the session's shell outside, if it was changed.
         """
         from agentcli.process.directories import workplaces_below
+        from agentcli.process.sandbox_places import names_at_home
 
+        self._at_home = names_at_home(_home(), map(real_path, self._roots))
         self._searched |= dict.fromkeys(filter(None, (search_path,)))
         self._workplaces = workplaces_below(map(os.path.realpath, self._roots), self._listings)
         self._looked_at = time.monotonic()
 
     def run(self, path: Path) -> str:
         """What ``path`` is to them; empty: nothing. Looks around itself if nobody just did."""
+        from agentcli.policy.places import protected_place
         from agentcli.process.environment import hides, own_program
         from agentcli.process.git_config import run_by_git
 
@@ -98,7 +102,16 @@ class _Others:
             return f"run for {program}"
         if time.monotonic() - self._looked_at > _FRESH_S:
             self.look()
+        for place, link in self._at_home:
+            if names[1].is_relative_to(place):
+                at_home = Path(link, names[1].relative_to(place))
+                if protected_place((at_home,), ()):
+                    return f"your {at_home}"
         return run_by_git(path, self._workplaces)
+
+
+def _home() -> Path:
+    return Path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
 
 
 def policy_here(settings: Settings, options: SessionOptions) -> Policy:
@@ -125,11 +138,13 @@ def session_sandbox(
     """
 
     def own_places() -> OwnPlaces:
-        from agentcli.policy.places import credentials_below
+        from agentcli.policy.places import credentials_below, protected_place
         from agentcli.process.environment import own_program
-        from agentcli.process.sandbox_places import OwnPlaces
+        from agentcli.process.sandbox_places import OwnPlaces, names_at_home
 
         paths = settings.paths
+        roots = map(real_path, (workspace.root, *workspace.extra))
+        at_home = names_at_home(_home(), roots)
         programs = tuple(own_program((workspace.root, *workspace.extra)))
         catalogue = paths.catalogue_file
         return OwnPlaces(
@@ -154,6 +169,7 @@ def session_sandbox(
             scripts=(
                 *_hook_scripts(settings, (workspace.cwd, *workspace.extra)),
                 *obeyed,
+                *(Path(real) for real, link in at_home if protected_place((Path(link),), ())),
                 *(place for place in programs if place.is_symlink()),
             ),
             credentials=credentials_below,

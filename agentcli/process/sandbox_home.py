@@ -313,12 +313,12 @@ def seen(
     more = (os.path.expanduser(path) for path in added)  # noqa: PTH111 - never raises
     named = dict.fromkeys((*_candidates(tuple(listed), env, writable), *more))
     there = set()
-    for path in named:
-        if _exists(path) and not _leads_through(path, real := links.real(path), writable):
+    for path in filter(_exists, named):
+        if not _leads_through(path, real := links.real(path), writable):
             there.add(real)
-            if on_the_way is not None and path != real:
-                steps = (step for step in _way_of(path) if step[1] and _is_in(step[0], where))
-                on_the_way.update(steps)
+        if on_the_way is not None and path != real:
+            steps = (step for step in _way_of(path) if step[1] and _is_in(step[0], where))
+            on_the_way.update(step for step in steps if not is_below(step[0], writable))
     kept: list[str] = []
     for path in sorted(there):
         if _is_in(path, where) and not is_below(path, kept) and _is_reached(path):

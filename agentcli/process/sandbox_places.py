@@ -8,6 +8,7 @@ came into being is named too; ``sandbox_watch`` sets it aside as soon as a comma
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import HOME_SECRETS
 from agentcli.domain.tools import real_path
 from agentcli.domain.worktrees import common_of_worktree, is_of_submodule, named_by, working_tree_of
@@ -48,6 +50,12 @@ _START_UP = (
 PROJECT = (".agents", ".agentcli")
 # of a repository: where its own working tree stands, what is staged there, what is under way
 _OF_MAIN_TREE = ("HEAD", "index", "logs/HEAD", "rebase-merge", "rebase-apply", "sequencer")
+# where links stand in a home directory whose files are kept elsewhere, as stow makes them
+_LINKED_IN = (
+    "", ".config", ".local", ".ssh", ".config/git", ".config/fish", ".config/fish/conf.d",
+    ".config/fish/functions", ".config/autostart", ".config/environment.d", ".config/systemd/user",
+)  # fmt: skip
+_MOST_LINKS = 2_000
 _MOST_MOUNTED = 40
 _MOST_PINNED = 100
 _MOST_HIDDEN = 100
@@ -56,6 +64,22 @@ _MOST_HIDDEN = 100
 def start_up_places(home: Path) -> list[Path]:
     """What shells, logins and git read in the home directories; real paths, there or not."""
     return [real_path(each / name) for each in of_users(home) for name in (*_START_UP, ".ssh")]
+
+
+def names_at_home(home: Path, roots: Iterable[Path]) -> list[tuple[str, str]]:
+    """What of ``roots``, which are real, has a name in the home directories, too, and that name.
+
+    By links there: a repository of the user's settings is worked in, and they take effect at once.
+    """
+    found, roots = list[tuple[str, str]](), tuple(roots)
+    for directory in (f"{each}/{name}" for each in of_users(home) for name in _LINKED_IN):
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            links = (
+                os.path.normpath(e.path) for e in islice(entries, _MOST_LINKS) if e.is_symlink()
+            )
+            named = ((real_text(link), link) for link in links)
+            found += (each for each in named if is_below(each[0], roots))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

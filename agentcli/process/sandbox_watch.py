@@ -476,7 +476,7 @@ class TreeWatch:
             if any(setting[:2] != WORKTREE for setting in settings)
             for git in [os.path.dirname(path)]  # noqa: PTH120 - a text
         ]
-        users = ((each, held_at(str(each))) for each in self._user_configs)
+        users = ((each, held_at(real_text(str(each)))) for each in self._user_configs)
         running += [(held.data, str(each.parent), every) for each, held in users if held]
         running.append((settings_given(), "", every))
         for config, directory, starts in running:
