@@ -480,7 +480,8 @@ def _used_in(tree: str) -> tuple[list[tuple[str, bool]], list[str]]:
     git = _git_directory(tree)
     common = linked(git, read_start(f"{git}/commondir")) or git
     hooks = hooks_in(f"{common}/hooks") + hooks_in(f"{tree}/.husky")
-    named = list[tuple[str, bool]]()
+    # new ones may come up where it leads
+    named = [(real_text(f"{common}/hooks"), False)] if os.path.islink(f"{common}/hooks") else []  # noqa: PTH114 - a text
     waiting = [f"{common}/config", f"{git}/config.worktree", *users_configurations(), ""]
     for config in waiting:  # includes are added on the way
         directory = os.path.dirname(config)  # noqa: PTH120 - a text

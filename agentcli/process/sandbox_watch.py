@@ -500,7 +500,13 @@ class TreeWatch:
     ) -> None:
         """Add where what counts leads that is a link, and what hooks name."""
         every = _every(found, trees)
-        by_git = frozenset(named).difference(self._roots)
+        led_from_hooks = (
+            real_text(path)
+            for path, item in found.items.items()
+            if stat.S_ISLNK(item.content.type)
+            and (item.kind is Kind.HOOK or _RUNS_SCRIPTS.search(path))
+        )
+        by_git = frozenset((*named, *led_from_hooks)).difference(self._roots)
         for place in by_git:
             for tree in () if self.is_inside(place) else trees.get(place, ()):
                 hooks = hooks_in(place)
