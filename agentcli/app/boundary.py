@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from agentcli.app.options import SessionOptions
 from agentcli.app.trust import hook_scripts, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.sandbox import HostGate, SandboxKind, plain_host
+from agentcli.domain.sandbox import IN_DIRECTORIES, HostGate, SandboxKind, plain_host
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.extensions.places import KINDS
 from agentcli.policy.decision import Policy
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _NAMED = (SandboxKind.BWRAP, SandboxKind.LANDLOCK)
 _FRESH_S = 0.5
+_MOST_WITH_LINKS = 200
 
 
 def policy_for(
@@ -72,7 +74,7 @@ class _Others:
         self._roots = roots
         self._listings: dict[str, Listing] = {}
         self._workplaces: Sequence[str] = ()
-        self._at_home: Sequence[tuple[str, str]] = ()
+        self._linked: Sequence[tuple[str, str]] = ()
         self._looked_at = -math.inf
         self._searched: dict[str, None] = {}
 
@@ -82,11 +84,14 @@ class _Others:
         ``search_path`` is the ``PATH`` of the session's shell outside, if it was changed.
         """
         from agentcli.process.directories import workplaces_below
-        from agentcli.process.sandbox_places import names_at_home
+        from agentcli.process.sandbox_places import names_at_home, other_names
 
-        self._at_home = names_at_home(_home(), map(real_path, self._roots))
         self._searched |= dict.fromkeys(filter(None, (search_path,)))
-        self._workplaces = workplaces_below(map(os.path.realpath, self._roots), self._listings)
+        roots = [*map(real_path, self._roots)]
+        self._workplaces = workplaces_below(map(str, roots), self._listings)
+        inside = (f"{root}/{name}" for root in roots for name in ("", *IN_DIRECTORIES))
+        directories = (*inside, *islice(self._workplaces, _MOST_WITH_LINKS))
+        self._linked = [*names_at_home(_home(), roots), *other_names(directories, roots)]
         self._looked_at = time.monotonic()
 
     def run(self, path: Path) -> str:
@@ -102,11 +107,11 @@ class _Others:
             return f"run for {program}"
         if time.monotonic() - self._looked_at > _FRESH_S:
             self.look()
-        for place, link in self._at_home:
+        for place, link in self._linked:
             if names[1].is_relative_to(place):
-                at_home = Path(link, names[1].relative_to(place))
-                if protected_place((at_home,), ()):
-                    return f"your {at_home}"
+                other = Path(link, names[1].relative_to(place))
+                if protected_place((other,), ()):
+                    return f"your {other}"
         return run_by_git(path, self._workplaces)
 
 

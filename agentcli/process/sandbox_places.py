@@ -71,8 +71,13 @@ def names_at_home(home: Path, roots: Iterable[Path]) -> list[tuple[str, str]]:
 
     By links there: a repository of the user's settings is worked in, and they take effect at once.
     """
+    return other_names((f"{each}/{name}" for each in of_users(home) for name in _LINKED_IN), roots)
+
+
+def other_names(directories: Iterable[str], roots: Iterable[Path]) -> list[tuple[str, str]]:
+    """What of ``roots``, which are real, links in ``directories`` lead to, and these links."""
     found, roots = list[tuple[str, str]](), tuple(roots)
-    for directory in (f"{each}/{name}" for each in of_users(home) for name in _LINKED_IN):
+    for directory in directories:
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
             links = (
                 os.path.normpath(e.path) for e in islice(entries, _MOST_LINKS) if e.is_symlink()

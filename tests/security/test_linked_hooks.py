@@ -66,3 +66,29 @@ def test_no_tool_writes_what_hooks_behind_a_link_run_unasked(
     assert "is protected" not in told.pop("out")
     assert all("is protected" in text for text in told.values()), told
     assert not (project / "scripts/hooks/pre-push").exists()
+
+
+@pytest.mark.spec("SEC-3", "SEC-17")
+def test_no_tool_writes_unasked_what_a_link_gives_a_name_that_others_obey(
+    model_server: ModelServer, home: Path
+) -> None:
+    root = home / "project"
+    (root / "conf/editor").mkdir(parents=True)
+    (root / "part").mkdir()
+    (root / ".claude").mkdir()
+    for place in (root, root / "part"):
+        git(place, "init", "-q")
+    names = ("conf/editor/tasks.json", "conf/editor/settings.json", "conf/load", "conf/ours.json")
+    (root / "conf/ours.json").write_text("mine\n")
+    (root / ".vscode").symlink_to("conf/editor")
+    (root / "part/.envrc").symlink_to("../conf/load")
+    (root / ".claude/settings.json").symlink_to("../conf/ours.json")
+    calls = [
+        call("write_file", {"path": name, "content": "evil\n"})
+        for name in (*names, "conf/editor/words.txt")
+    ]
+    model_server.add(*calls, "Done.")
+    one_shot(model_server, "--permission-mode", "accept-edits", "go", cwd=root)
+    *told, free = facts_of(model_server.requests[-1]).results.values()
+    assert all("is protected" in text for text in told), told
+    assert "is protected" not in free and (root / "conf/editor/words.txt").exists()
