@@ -300,7 +300,7 @@ class _Search:
 
     def _protected(self, paths: Sequence[Path], *, is_sure: bool) -> str | None:
         place = protected_beside(paths, self.own, contained=self.contained)
-        if place or not (self.contained and is_sure):
+        if place or not is_sure:
             return place
         obeyed = ((path.name, self.run_by_others(path)) for path in paths)
         return next((f"{name} ({why})" for name, why in obeyed if why), None)

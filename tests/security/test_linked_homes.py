@@ -91,3 +91,21 @@ def test_no_tool_edits_what_takes_effect_at_home_unasked(
     left = {name: (dotfiles / name).read_text() for name in FILES}
     assert left == {**FILES, "notes": left["notes"]}
     assert (dotfiles / "new").exists()
+
+
+@pytest.mark.spec("SEC-3", "SEC-17")
+def test_yolo_asks_about_a_command_that_says_it_writes_what_others_run(
+    model_server: ModelServer, dotfiles: Path
+) -> None:
+    names = ("zshrc", "githooks/pre-commit", "githooks/pre-push", "more", "notes")
+    commands = (f"echo evil >> {name}" for name in names)
+    model_server.add(*(call("bash", {"command": each}) for each in commands), "Done.")
+    one_shot(model_server, "--yolo", "go", cwd=dotfiles)
+    *told, free = facts_of(model_server.requests[-1]).results.values()
+    assert all("is protected" in text for text in told), told
+    assert "exit code 0" in free
+    assert {name: (dotfiles / name).read_text() for name in FILES} == {
+        **FILES,
+        "notes": "mine\nevil\n",
+    }
+    assert not (dotfiles / "githooks/pre-push").exists()
