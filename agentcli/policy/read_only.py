@@ -45,6 +45,7 @@ _MAX_DIRECTORIES = 8
 _NULL = "/dev/null"
 # wrappers that change how long or how urgently a program runs, not what it does
 _HARMLESS_WRAPPERS = frozenset({"timeout", "time", "nice", "stdbuf", "command", "builtin"})
+_SHELLS = frozenset({"bash", "sh"})
 # syntax beyond lists and pipes of commands
 _KINDS = frozenset(
     {
@@ -227,12 +228,20 @@ class _Reader:
             return True
         if "/" in name or name == UNKNOWN:
             return False
+        if name in _SHELLS and words[1:2] in (["-c"], ["-lc"]):
+            return len(words) == len(("sh", "-c", "text")) and self._text_reads(words[2])
         if tells_version(words):
             return True
         if special := WIDE.get(name):
             return special(words, self.may_read)
         spec = spec_of(name)
         return spec is not None and self._fits(words, spec)
+
+    def _text_reads(self, text: str) -> bool:
+        """What a shell is given to run, where that is certain."""
+        is_certain = text != UNKNOWN and len(self.directories) == 1
+        place = replace(self.workspace, cwd=self.directories[0])
+        return is_certain and is_read_only(text, place)
 
     def _given_files(self, words: Sequence[str], command: SimpleCommand) -> bool:
         """``find … | xargs grep x``: files of the workspace, for a program that only reads."""

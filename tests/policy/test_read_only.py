@@ -364,6 +364,7 @@ def test_everyday_looks_are_read_only_everywhere(contained: bool, workspace: Wor
 
 # what only the read-only sandbox makes sure of
 CONTAINED_LOOKS = [
+    "bash -c 'ls sub'", "bash -lc 'git status && git diff | head'", 'sh -c "grep -n x a.txt"', "cd sub && bash -c 'cat ../a.txt'",
     "test -f a.txt || exit 1", "ls && exit 0", "if [ ! -d sub ]; then exit 3; fi; ls sub",
     "uv version", "uv version --short", "nvidia-smi", "nvidia-smi --query-gpu=name,memory.used --format=csv",
     "set -e; ls", "set -euo pipefail; cd sub && ls", "set -e -o pipefail; ls | wc -l",
@@ -426,6 +427,8 @@ def test_more_is_read_only_where_the_sandbox_makes_sure_of_it(workspace: Workspa
 
 # neither here nor there
 NEVER = [
+    "bash -c 'rm x'", "bash -lc 'ls > x'", 'bash -c "$X"', "bash -c 'cat /etc/passwd'", "bash -c ls x", "bash -ic ls", "bash -c 'bash a.sh'",
+    "bash -c 'cat ../x'", "cd sub && bash -c 'cat ../../x'", 'bash -c "cat $(rm x)"', "bash -O extglob -c ls", "find . -exec bash -c 'ls' \\;", "ls | xargs bash -c 'ls'",
     "exit $(rm x)", "ls || exit 1 > x", "exit 1; rm x",
     "uv version 2.0", "uv version --bump minor", "uv version --frozen --bump minor", "nvidia-smi -r", "nvidia-smi -pm 1", "nvidia-smi -f x",
     "awk 'NR==1 {print > \"x\"}' a.txt", "awk 'NR==1{system(\"ls\")}' a.txt", "sed -n '/x/w y' a.txt",
