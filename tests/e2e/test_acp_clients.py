@@ -161,7 +161,7 @@ def test_every_message_is_in_the_schema_and_nothing_follows_an_answer(
     todos = {"todos": [{"content": "write", "status": "completed"}]}
     model_server.add(
         calls(Call("write_file", edit), Call("write_todos", todos), thinking="Hm."),
-        call("bash", {"command": "echo é; exit 3"}),
+        call("bash", {"command": "echo é > f; exit 3"}),
         "Done.",
         say("cut", stall_at="text"),
     )
