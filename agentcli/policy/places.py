@@ -37,7 +37,7 @@ CREDENTIAL_NAMES = frozenset(
         ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
         ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "id_rsa", "id_dsa",
         "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", ".boto", ".s3cfg", ".claude.json",
-        ".credentials.json", ".mylogin.cnf", ".databricks.cfg", ".fly", ".netlify",
+        ".credentials.json", ".mylogin.cnf", ".databricks.cfg", ".fly", ".netlify", ".dev.vars",
     }
 )  # fmt: skip
 _SECRET_DIRECTORIES = frozenset(
@@ -55,7 +55,7 @@ _SECRET_PAIRS = frozenset(
         (".gem", "credentials"), (".bundle", "config"), (".m2", "settings.xml"),
         (".m2", "settings-security.xml"), (".gradle", "gradle.properties"), ("share", "keyrings"),
         (".codex", "auth.json"), ("gem", "credentials"), ("uv", "credentials"),
-        (".stack", "upload"),
+        (".stack", "upload"), ("config", "master.key"),
         ("agentcli", "credentials.json"), ("agentcli", "seal.key"), ("agentcli", "mcp-logins"),
         ("agentcli", "mcp.json"),
         (".gemini", "oauth_creds.json"), (".config", "github-copilot"),
@@ -102,6 +102,8 @@ _HOLDS_KEYS = re.compile(
     r"(?:\.(?:json|ya?ml|toml|txt|ini|cfg|conf))?"
 )
 _DEEPEST_KEYS = 4  # ".local/share/opencode/auth.json"
+_STORES = (".kdbx", ".ppk", ".p12", ".pfx")  # of keys and passwords, wherever they lie
+_KEY_FILES = (*_STORES, ".pem", ".key", ".p8", ".jks")  # in a home directory, or one in it
 _MAX_SEEN = 20_000
 _LISTINGS: dict[str, _Listing] = {}
 _MOST_LISTINGS = 20_000
@@ -228,6 +230,7 @@ def _listing_of(directory: str, most: int) -> _Listing:
             for entry in islice(entries, most):
                 size, lower, is_link = size + 1, plain_name(entry.name), entry.is_symlink()
                 may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
+                may_be |= lower.endswith(_KEY_FILES)
                 if may_be or is_link or _HOLDS_KEYS.fullmatch(lower):
                     maybe.append((entry.name, is_link))
                 if entry.name not in _NOT_SEARCHED and entry.is_dir(follow_symlinks=False):
@@ -262,6 +265,8 @@ def _is_secret_of_home(names: tuple[str, ...]) -> bool:
             is_near = secret is _OF_HOME and 1 < len(below) <= _DEEPEST_KEYS
             if is_near and below[0][0] == "." and _HOLDS_KEYS.fullmatch(below[-1]):
                 return True
+            if secret is _OF_HOME and len(below) in {1, 2} and below[-1].endswith(_KEY_FILES):
+                return True
     return False
 
 
@@ -276,7 +281,11 @@ def _is_credential(names: Sequence[str]) -> bool:
     if name in CREDENTIAL_NAMES or not _SECRET_DIRECTORIES.isdisjoint(names):
         return True
     is_environment = name.startswith(".env.") and not name.endswith(_EXAMPLES)
-    return is_environment or any(pair in _SECRET_PAIRS for pair in pairwise(names))
+    return (
+        is_environment
+        or name.endswith(_STORES)
+        or any(pair in _SECRET_PAIRS for pair in pairwise(names))
+    )
 
 
 def has_own_repository(directory: Path, workspace: Workspace) -> bool:

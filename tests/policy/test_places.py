@@ -272,6 +272,29 @@ def test_what_less_known_programs_keep_in_a_home_is_read_by_asking(
 
 
 @pytest.mark.spec("SEC-3")
+def test_stores_of_keys_are_credentials_wherever_they_lie() -> None:
+    for name in (
+        "a/b/mine.kdbx",
+        "x.ppk",
+        "ios/dist.p12",
+        "cert.PFX",
+        ".dev.vars",
+        "config/master.key",
+    ):
+        assert credential_place((Path("/w", name),)), name
+    for name in ("a/b/cert.pem", "talk.key", "master.key", "kdbx", "config/app.key"):
+        assert not credential_place((Path("/w", name),)), name
+
+
+@pytest.mark.spec("SEC-3")
+def test_keys_in_a_home_are_read_by_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("prod.pem", "keys/server.key", "AuthKey.P8"):
+        assert credential_place((tmp_path / name,)), name
+        assert not credential_place((tmp_path / "src" / "work" / name,)), name
+
+
+@pytest.mark.spec("SEC-3")
 def test_logins_and_keys_in_hidden_directories_of_a_home_are_known_by_their_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
