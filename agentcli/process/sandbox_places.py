@@ -342,7 +342,8 @@ def find_places(
     found.all_seen = seen(home, where, os.environ, added, found.writable, found.links)
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
     untracked = (path for path in credentials if not found.is_writable(path))
-    for path in (*own.hidden, *credentials_in(found.seen), *untracked):
+    listed = (place for place in found.seen if place not in shown)
+    for path in (*own.hidden, *credentials_in(listed), *untracked):
         found.hide(path)
     for each in of_users(home):
         found.home_directory(each)

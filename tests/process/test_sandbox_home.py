@@ -288,7 +288,7 @@ def test_git_works_in_a_part_of_a_repository_and_in_a_module_of_one(
 ) -> None:
     """What lies around the workspace is read, but for credentials, and never changed."""
     mono, where = home / "mono", home / "mono" / part
-    fill(mono, ("packages/api/a", "packages/other/b", ".npmrc"), "x")
+    fill(mono, ("packages/api/a", "packages/other/b", ".npmrc", ".env"), "x")
     fill(home, ("elsewhere/secret",), CANARY)
     fill(home / "lib", ("src/c",), "x")
     identity = ("-c", "user.name=A", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
@@ -297,21 +297,20 @@ def test_git_works_in_a_part_of_a_repository_and_in_a_module_of_one(
         for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
             subprocess.run(["git", *identity, *words], check=True, cwd=place)
     subprocess.run(["git", *identity, *module], check=True, cwd=mono)
-    fill(mono, (".env", "packages/other/.env"), CANARY)
+    fill(mono, (".env.local", "packages/other/.env"), CANARY)
     (where / "new").write_text("new")
 
     async def run() -> None:
         own = OwnPlaces(credentials=credentials_below)
         async with Sandboxed(where, kind, own=own) as inside:
             for access in (Access.READ_ONLY, Access.INSIDE):
-                status = (
-                    "git log --format=%s && git status --short -uno . && git diff --stat HEAD ."
-                )
+                status = "git log --format=%s && git status --short -uno && git diff --stat"
                 log = await inside.with_access(access, status)
                 assert log.startswith("first\n") and "exit code 0" in log and "a |" not in log, log
-                names = f"../other/b ../../.npmrc ../../.env ../other/.env {home}/elsewhere/secret"
-                read = await inside.with_access(access, f"cat {names}")
-                assert CANARY not in read and (part[0] == "m" or read.startswith("x\nx\n")), read
+                names = "../other/b ../../.npmrc ../../.env ../../.env.local ../other/.env"
+                read = await inside.with_access(access, f"cat {names} {home}/elsewhere/secret")
+                is_read = read.startswith("x\nx\nx\n")
+                assert CANARY not in read and is_read is (part[0] == "p"), read
             written = await inside.say("echo y > ../other/b; git config x.y z; git status --short")
             assert (part[0] == "p") is ("A  ../../modules/lib" in written), written
 
