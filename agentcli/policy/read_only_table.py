@@ -81,6 +81,8 @@ class Reading:
             if mark == "?":
                 return
             if mark:
+                if word[at:] and self.spec.goes_on and not word[at:].isdecimal():
+                    raise UnknownOptionError(word)
                 self._value(mark, word[at:] or self._next(f"-{letter}"))
                 return
 
@@ -290,6 +292,8 @@ OPEN_FILES = frozenset(
 TAKE_OPTIONS_FOR_VALUES = {"rg": frozenset({"-e", "--regexp"}), "fd": frozenset[str]()}
 # options are single words: "-ps" is not "-p -s"
 UNBUNDLED = frozenset({"xxd"})
+# "-Io PATTERN FILE": letters behind one with a value are options, too, and "-o" writes
+GOES_ON = frozenset({"tree"})
 # with these options the first word is a file as well
 PATTERN_GIVEN = frozenset({"-e", "-f", "--regexp", "--file", "--files", "--type-list"})
 
@@ -300,13 +304,15 @@ _OPTION = re.compile(r"(?P<name>--?[^\s=#@!?]+)(?P<mark>[=#@!?]?)")
 class Spec:
     """A line of the table: the mark of each option, and what the other words are.
 
-    Behind an option that is ``doubtful`` a word may be another one, and not its value.
+    Behind an option that is ``doubtful`` a word may be another one, and not its value; where a
+    bundle ``goes_on``, what follows a letter with a value is no value.
     """
 
     marks: dict[str, str]
     operands: str
     bundled: bool
     doubtful: frozenset[str] = frozenset()
+    goes_on: bool = False
 
 
 @lru_cache(maxsize=128)
@@ -334,7 +340,8 @@ def spec_from(program: str, line: str) -> Spec:
             marks.update((f"-{letter}", "") for letter in name[1:])
     certain = TAKE_OPTIONS_FOR_VALUES.get(program, marks.keys())
     doubtful = frozenset(marks.keys() - certain)
-    return Spec(marks, operands.strip(), program not in UNBUNDLED, doubtful)
+    is_bundled, goes_on = program not in UNBUNDLED, program in GOES_ON
+    return Spec(marks, operands.strip(), is_bundled, doubtful, goes_on)
 
 
 MOST_OPERANDS = {"none": 0, "file": 1}

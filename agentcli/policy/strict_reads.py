@@ -119,6 +119,7 @@ _CD = re.compile(r"\s*cd +([\w./+-]+)(?: *(&&|;) *([^;\n]*))?", re.ASCII)
 _GLOB = re.compile(r"(?!-)(?:[\w.+-]+/)*(?!\.)[\w.+-]*\*[\w.+-]*", re.ASCII)
 _PLAIN = re.compile(r"[\w.+/@][\w.+/@,-]*")
 _MAX_MATCHES = 500
+_MAX_TURNS = 20
 _LONGEST = 4_096
 # the user is to see this text, though it is only printed
 _DELETION = re.compile(r"\brm\s+-")
@@ -171,18 +172,22 @@ def is_strict_read(
         if moved[2] == ";" and not is_strict_read(text, workspace, search_path):
             return False  # where it does not lead there all the same
         workspace = there
+    texts = [text]
     if (loop := _LOOP.fullmatch(text)) and is_plain_variable(loop[1]):
-        # each of the files in turn: what may be done with all of them at once
-        name = rf"\${loop[1]}"
-        text = re.sub(rf'\becho "[\w =:./-]*{name}[ =:./-]*"(?= *(?:[;|]|\Z))', "echo x", loop[3])
-        text = re.sub(rf'(?<= )(?:"{name}"|{name})(?=[ ;]|\Z)', lambda _: loop[2], text)
-        if '"' in text:
+        values = dict.fromkeys(loop[2].split())
+        texts = [_turn_of(loop[3], loop[1], each) for each in islice(values, _MAX_TURNS)]
+        if len(values) > _MAX_TURNS or any('"' in each for each in texts):
             return False
-    parsed = parse_bash(text)
-    if not (parsed.understood and parsed.commands and parsed.kinds <= _KINDS):
-        return False
     strict = _Strict(workspace, search_path, is_wrapped)
-    return all(map(strict.reads, parsed.commands))
+    return all(map(strict.reads_all, texts))
+
+
+def _turn_of(body: str, variable: str, value: str) -> str:
+    """The body of a loop with one of its words, in which a pattern stands for each of its files."""
+    name = rf"\${variable}"
+    echo = rf'((?:\A|[;&|]) *)echo "[\w =:./-]*{name}[ =:./-]*"(?= *(?:[;|]|\Z))'
+    body = re.sub(echo, r"\1echo x", body)  # whatever it is, it is only printed
+    return re.sub(rf'(?<= )(?:"{name}"|{name})(?=[ ;]|\Z)', lambda _: value, body)
 
 
 def stands_in(workspace: Workspace) -> bool:
@@ -220,6 +225,12 @@ class _Strict:
     search_path: str | None
     is_wrapped: bool
 
+    def reads_all(self, text: str) -> bool:
+        """Whether each of its commands does."""
+        parsed = parse_bash(text)
+        is_known = parsed.understood and parsed.commands and parsed.kinds <= _KINDS
+        return bool(is_known) and all(map(self.reads, parsed.commands))
+
     def reads(self, command: SimpleCommand) -> bool:
         if command.assignments or command.wrappers or not command.words:
             return False
@@ -238,7 +249,7 @@ class _Strict:
         for word, source in zip(command.words, command.sources, strict=True):
             if word is not None:
                 words.append(word)
-            elif words and _is_told(words[0], source):
+            elif words and "--" not in words and _is_told(words[0], source):
                 words.append(source.replace("$", ""))
             elif words and (matches := self._matches(words[0], source)) is not None:
                 words += matches

@@ -33,6 +33,10 @@ NEARLY = [
     "if [ -f /etc/hosts ]; then ls; fi", "if [ -f $X ]; then ls; fi", "for f in a.txt /etc/hosts; do cat $f; done",
     "for f in a.txt ../x; do cat $f; done", "for f in a b; do cat $f; cd ..; done", "for f in a b; do cat $f; rm $f; done",
     "for f in a b; do cat $f > $f.x; done", "for f in a b; do ls & done", "for f in --pre=./x foo; do rg $f a; done",
+    # each turn of a loop by itself: a word may be the option that makes another one a script
+    "for f in -n 1p; do sed $f wa.txt; done", "for f in -n 1p; do cat a.txt | sed $f e./x; done", "for f in 1d wx; do sed $f a.txt; done",
+    "for f in -n 1p; do sed $f 'wx'; done", "for f in -c a.txt; do sort $f -o x; done", "for f in 1 2; do head -n $f /etc/hosts; done",
+    'for f in /etc/hosts; do cat echo "$f"; done', 'for f in /etc/hosts; do cat -n -- echo "$f"; done', 'for f in x; do ls; cat echo "/etc/$f"; done',
     'for f in a b; do echo "x $f" > y; done', 'for f in a b; do echo "x $(touch $f)"; done', 'for f in a b; do echo "x $f" | sh; done',
     'for f in hosts b; do cat "/etc/$f"; done', "for f in hosts b; do cat /etc/$f; done", "for f in a b; do $f; done",
     "for f in a b; do echo x | $f; done", "for f in a; do ls; done; rm x", "for f in a; do ls; done > x",
@@ -48,7 +52,7 @@ NEARLY = [
     "rg -g '*.env' x", "rg -g .env x", "rg -g '*' x", "rg -g '.*' x", "rg -g .env.js x", "rg -g '*.json' x", "rg -e -g '*.py' /etc/hosts",
     "rg -- -g '*.py' /etc/hosts", "rg -g --pre=./x foo", "rg x -g '*.py' /etc", "rg -t py --pre ./x foo", "rg --type-add 'x:*' foo",
     "command rm x", "command -p ls", "command -v $(touch x)", "date -s now", "date -u 01010000", "date -f a.txt", "date -Ifoo",
-    "tree -I x -o y", "tree -I x /etc", "du --max-depth=1 /etc", "fold /etc/hosts", "rev /etc/hosts", "expr 1 + 2 > x", ": > x", ": $(touch x)",
+    "tree -I x -o y", "tree -I x /etc", "du --max-depth=1 /etc", "fold /etc/hosts", "rev /etc/hosts", "tree -Io x a.txt", "tree -aIo x a.txt", "tree -L1o a.txt", "grep -h -- x --include=*", "grep -- x --include=*.py", "expr 1 + 2 > x", ": > x", ": $(touch x)",
 ]  # fmt: skip
 
 
