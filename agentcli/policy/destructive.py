@@ -31,6 +31,7 @@ from agentcli.policy.places import (
     Starts,
     Variables,
     Words,
+    above_of,
     found_by,
     is_pattern,
     loose_commands,
@@ -255,16 +256,21 @@ class _Search:
         """What would be lost with ``path`` (which may be a pattern) and all that is in it."""
         if _GOES_BACK.match(str(path)):
             return "what lies above what a pattern finds"
-        lexical = Path(os.path.normpath(path))
-        while lexical.name and _ALL_OF_IT.fullmatch(lexical.name):
-            lexical = lexical.parent
-        if not is_pattern(str(lexical)):
-            both = dict.fromkeys((lexical, real_path(lexical), real_path(path)))
-            return next(filter(None, map(self._named, both)), None)
+        # as it is written, and where the links in front of its first pattern lead
+        both = dict.fromkeys((Path(os.path.normpath(path)), _led(path)))
+        return next(filter(None, map(self._lost_at, both)), None)
+
+    def _lost_at(self, path: Path) -> str | None:
+        place = path
+        while place.name and _ALL_OF_IT.fullmatch(place.name):
+            place = place.parent
+        if not is_pattern(str(place)):
+            each = dict.fromkeys((place, real_path(place), real_path(path)))
+            return next(filter(None, map(self._named, each)), None)
         names = [*(root / ".git" for root in self.roots), *_with_parents(self.roots)]
         if not self.contained:
             names += _with_parents(_homes())
-        pattern = without_sets(str(lexical))
+        pattern = without_sets(str(place))
         hit = next((name for name in names if fnmatch.fnmatchcase(str(name), pattern)), None)
         return str(hit) if hit is not None else None
 
@@ -332,11 +338,20 @@ class _Search:
     def _places(self, name: str) -> Iterator[Path]:
         if "\0" in name:
             return  # it names no file
-        for path in places_of(name, self.starts.directories):
+        above, slash, last = name.rpartition("/")
+        names = dict.fromkeys((name, f"{above_of(above)}{slash}{last}"))
+        directories = self.starts.directories
+        for path in (path for each in names for path in places_of(each, directories)):
             self.left -= 1
             if self.left < 0:
                 return
             yield path
+
+
+def _led(path: Path) -> Path:
+    """Where ``path`` leads up to its first pattern, links followed; the rest as it is written."""
+    at = next((at for at, part in enumerate(path.parts) if is_pattern(part)), len(path.parts))
+    return Path(real_path(Path(*path.parts[:at])), *path.parts[at:])
 
 
 def _homes() -> tuple[Path, ...]:

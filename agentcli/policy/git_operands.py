@@ -39,7 +39,8 @@ def git_operands(words: Words) -> Operands:
     after = (*forced, *rest[1:])
     if command:
         found = command(after, directory)
-        return replace(found, written=(*found.written, *tree))
+        lost = tree if found.destroyed else ()
+        return replace(found, written=(*found.written, *tree), destroyed=(*found.destroyed, *lost))
     known = tuple(word or UNKNOWN for word in rest)
     kept = _below(directory, (".git/config",)) if _is_configured(known) else ()
     if not rest or rest[0] in _GIT_KEEPS or only_reads(("git", *known)):

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_wrappers import look_through
-from agentcli.policy.places import Words, without_sets
+from agentcli.policy.places import Words, above_of, without_sets
 from agentcli.policy.read_only_programs import SED_PATTERNS, only_reads
 from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION, UNKNOWN
 
@@ -172,6 +172,7 @@ def _change_mode(words: Words) -> Operands:
     """chmod, chown, chgrp: the first operand is a mode or an owner."""
     files = plain_words(words, "--reference")
     files = files if possible_values(words, "--reference") else files[1:]
+    files = (*files, *(above_of(each) for each in files if each and above_of(each) != each))
     recursive = has(words, "R", "--recursive")
     return Operands(files, files if recursive else (), recursive)
 
@@ -281,6 +282,7 @@ def _make_file_system(words: Words) -> Operands:
 _PATTERN_TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename", "-regex"})
 _WIDENS = frozenset({"!", "-not", "-o", "-or", ","})
 _ONLY_WILD = re.compile(r"[*?.]*")
+_FIND_OPTION = re.compile(r"-[EHLPXdsx]+|-O[0-9]|-D.*|--")
 KILLERS = frozenset({"rm", "shred", "unlink", "mv", "chmod", "chown", "truncate"})
 """What may destroy the files that ``find`` hands on."""
 
@@ -288,6 +290,8 @@ KILLERS = frozenset({"rm", "shred", "unlink", "mv", "chmod", "chown", "truncate"
 def _find(words: Words) -> Operands:
     """``find`` destroys below its starts, unless a pattern narrows what is found there."""
     starts: list[str | None] = []
+    follows = any("L" in (word or "") for word in words[: len(words) - len(_behind_options(words))])
+    words = _behind_options(words)
     for word in words:
         if word is not None and word.startswith(("-", "(", "!")):
             break
@@ -314,7 +318,17 @@ def _find(words: Words) -> Operands:
         for before, test, after in zip((None, *tests), tests, tests[1:], strict=False)
     ):
         lost += [start and f"{start}/.git" for start in starts or ["."]]
+    if not narrowed and (follows or "-follow" in tests):
+        lost.append(None)  # it goes on wherever a link leads
     return Operands((*written, *starts), tuple(lost), is_recursive=True)
+
+
+def _behind_options(words: Words) -> Words:
+    """Of ``find -L -D tree . -delete`` what stands behind its own options: find(1)."""
+    at = 0
+    while at < len(words) and _FIND_OPTION.fullmatch(words[at] or ""):
+        at += 1 + (words[at] == "-D")
+    return words[at:]
 
 
 def _named_by(tests: Words, starts: Sequence[str | None]) -> Words:
@@ -363,7 +377,7 @@ def _fd(words: Words) -> Operands:
         return Operands(perhaps=perhaps_of(("fd", *words)))
     tests = words[:at]
     pattern, *starts = plain_words(tests, _FD_VALUES) or ("",)
-    starts += possible_values(tests, "--search-path", "--base-directory")
+    starts += possible_values(tests, "--search-path", "--base-directory", "-C")
     plain = None if pattern is None else re.sub(r"[\\^$]", "", pattern)
     narrowed = has(tests, "e", "--extension") or not (plain is None or _ONLY_WILD.fullmatch(plain))
     lost = [

@@ -28,6 +28,7 @@ def workspace(tmp_path: Path) -> Workspace:
     (root / ".git").mkdir()
     (root / "out").symlink_to(root.parent)
     (root / "here").symlink_to(".")
+    (root / "sub/up").symlink_to("..")
     return Workspace(root, root)
 
 
@@ -44,6 +45,9 @@ def in_yolo(workspace: Workspace, text: str, **changes: bool) -> Decision:
 
 
 DESTRUCTIVE = [
+    "cd sub && find -L .. -delete", "cd sub && find -O3 .. -delete", "cd sub && find -D tree .. -exec rm -rf {} +", "cd sub && find -P ~ -delete",
+    "find -L sub -delete", "find sub -follow -delete", "cd sub && fd -C .. . -x rm -rf", "cd sub && git --work-tree=.. clean -fdx",
+    "rm -rf sub/up/../*", "rm -rf sub/up/../w*", "rm -rf here/../work/*", "cd sub && rm -rf .*/*", "cd sub && rm -rf [.]?/*", "cd sub && chown -R me .*",
     "cd sub; rm -rf *", "cd sub & rm -rf *", "cd sub || rm -rf *", "cd sub && ls || rm -rf *", "cd sub && ls\nrm -rf *",
     "cd missing && rm -rf *", "cd here && rm -rf *", "cd . && rm -rf *", "cd sub && cd .. && rm -rf *", "cd sub && (cd .. && rm -rf *)",
     "cd sub && bash -c 'cd .. && rm -rf *'", "cd sub && env -C .. rm -rf .", "cd sub && rm -rf ../*", "cd sub/.. && rm -rf *",
@@ -93,6 +97,7 @@ DESTRUCTIVE = [
     "find . -exec sudo rm -rf {} +", "find . -exec nice -n 5 env A=b rm {} ';'",
 ]  # fmt: skip
 HARMLESS = [
+    "find -P sub -delete", "find -H sub -delete", "find -L . -name '*.pyc' -delete", "rm -rf sub/* sub/.*", "cd sub && rm -rf * .*",
     "rm -rf sub", "rm -rf build dist", "rm -rf {build,dist}", "rm -rf ./node_modules", "rm -f *.pyc",
     "rm -rf sub/*", "rm -rf ~/project-x/build", 'rm "$f"', "echo 'rm -rf /'", "grep -r 'rm -rf .' .",
     "find . -name '*.pyc' -delete", "find sub -delete", "find . -name x", "git clean -n",
