@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from agentcli.config.edit import Written, set_value
 from agentcli.config.keys import find_key, split_key
 from agentcli.config.paths import Paths
-from agentcli.config.settings import load_settings
+from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
-from agentcli.policy.decision import parse_rule
+from agentcli.policy.decision import Policy, parse_rule
 from agentcli.providers.models.table import resolve
 from agentcli.tools.common.registry import Registry
 
@@ -35,6 +35,13 @@ def set_setting(paths: Paths, name: str, text: str) -> Written:
         warnings = list(_problems(words, paths))
     written = set_value(paths, name, text)
     return written._replace(warnings=written.warnings or tuple(warnings))
+
+
+def check_rules(settings: Settings) -> None:
+    """Raise ``UsageError`` for what is set as a permission rule and is none: nothing starts."""
+    for kind in ("allow", "deny", "ask"):
+        source = settings.sources.get(f"permissions.{kind}", "")
+        Policy().add_rules(kind, getattr(settings, kind), source)
 
 
 def _problems(models: Sequence[str], paths: Paths) -> Iterator[str]:

@@ -51,16 +51,16 @@ class Rule:
 
 def parse_rule(text: str, source: str = "") -> Rule:
     """``text`` as a rule; raises ``UsageError`` with an example when it is none."""
-    match = _RULE.fullmatch(text.strip())
+    match, said = _RULE.fullmatch(text.strip()), f"{source}: " if source else ""
     if match is None:
         raise UsageError(
-            f"not a permission rule: {text!r}",
+            f"{said}not a permission rule: {text!r}",
             "write it like edit_file(src/**) or bash(git diff *)",
         )
     rule = Rule(match["tool"], match["pattern"], source=source)
     if (ours := _as_ours(rule)) is not None:
         raise UsageError(
-            f"{text.strip()!r} is a rule for another program and would cover nothing here",
+            f"{said}{text.strip()!r} is a rule for another program and would cover nothing here",
             f"write it like {ours}",
         )
     return rule

@@ -265,7 +265,8 @@ def touches(rule: Rule, subject: Subject) -> bool:
     if subject.host is not None:
         return not subject.host or _matches_host(subject.host, rule)
     if subject.text is not None:
-        return touches_command(rule.pattern, subject.text, subject.parsed)
+        text, parsed = subject.text, subject.parsed
+        return any(touches_command(each, text, parsed) for each in _readings(rule.pattern))
     # of a directory that is named all that is in it
     is_named = not _GLOB_CHARACTERS.search(rule.pattern.rstrip("/").rpartition("/")[2])
     return any(
@@ -279,7 +280,15 @@ def might_touch(rule: Rule, subject: Subject) -> bool:
     """Whether ``rule`` may cover a part of the call that only the shell will know."""
     if rule.pattern is None or subject.text is None or subject.host is not None:
         return False
-    return subject.is_of(rule) and may_touch(rule.pattern, subject.text, subject.parsed)
+    text, parsed = subject.text, subject.parsed
+    return subject.is_of(rule) and any(
+        may_touch(each, text, parsed) for each in _readings(rule.pattern)
+    )
+
+
+def _readings(pattern: str) -> tuple[str, ...]:
+    """``git push:*`` is ``git push *`` to other programs, and ours to a script's name as well."""
+    return (pattern, f"{pattern[:-2]} *") if pattern.endswith(":*") else (pattern,)
 
 
 def first(rules: Sequence[Rule], subject: Subject) -> Rule | None:

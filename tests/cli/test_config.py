@@ -147,6 +147,17 @@ def test_edit_opens_the_editor_and_checks_what_it_left(file: Path, tmp_path: Pat
     assert run_agent("config", "edit").code == 2
 
 
+@pytest.mark.spec("CLI-9", "SEC-3")
+def test_a_rule_with_which_nothing_starts_is_told_with_its_place(file: Path) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('theme = "dark"\n\n[permissions]\ndeny = ["Bash(rm:*)"]\n')
+    told = f"{file}:4: 'Bash(rm:*)' is a rule for another program"
+    for args in (("run", "hi"), ("config", "edit")):
+        done = run_agent(*args, env=agent_env(EDITOR="true"))
+        assert (done.code, told in done.stderr) == (2, True), done
+    assert told in run_agent("doctor").stdout
+
+
 @pytest.mark.slow
 def test_a_broken_file_is_one_line_for_every_command(file: Path) -> None:
     file.parent.mkdir(exist_ok=True)

@@ -104,6 +104,19 @@ def test_a_rule_that_would_cover_nothing_is_refused_with_ours(text: str, ours: s
 
 
 @pytest.mark.spec("SEC-3")
+def test_a_deny_rule_as_other_programs_end_it_covers_what_they_mean() -> None:
+    """``git push:*``: an allow rule means a name with a colon, which scripts may have."""
+    for pattern in ("git push:*", "npm run test:*"):
+        said = pattern.removesuffix(":*")
+        for text in (said, f"{said} x", f"ls; {said} x"):
+            assert touches(Rule("bash", pattern), bash(text)), text
+        assert not allows(Rule("bash", pattern), bash(f"{said} x"))
+        assert not touches(Rule("bash", pattern), bash(f"{said}x"))
+    assert might_touch(Rule("bash", "git push:*"), bash("git $X"))
+    assert allows(Rule("bash", "npm run test:*"), bash("npm run test:unit"))
+
+
+@pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize(
     ("pattern", "covered", "other"),
     [

@@ -178,6 +178,8 @@ def set_(options: SettingArguments) -> int:
 
 def edit(_options: EmptyOptions) -> int:
     """Open the user's file in an editor, then check it."""
+    from agentcli.app.setting import check_rules
+
     paths = _paths()
     file = paths.config_file
     if not is_terminal(sys.stdin) and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
@@ -197,6 +199,7 @@ def edit(_options: EmptyOptions) -> int:
         raise AgentError(f"the editor ended with exit code {code}", f"the file is {file}")
     for warning in validate(read_text(file) or "", paths):
         write_error_line(f"warning: {warning}")
+    check_rules(load_settings(paths, {}))
     return 0
 
 
