@@ -100,6 +100,9 @@ _BEYOND = {
 }
 # of these "PROGRAM *" says no more than that: it is what a yes to one call of them offers
 _SAID_WHOLE = frozenset({"git", "mypy", "py.test", "pytest"})
+_RUNS_NAMED = re.compile(
+    r"(?:(?:python|pypy)[0-9.]* -m|(?:uv|poetry|hatch|pdm|rye) run|p?npm exec) [\w.-]+(?: |\Z)"
+)
 _PASSES_ON = frozenset({"npm", "pnpm", "yarn", "cargo"})  # "-- …" is for another
 _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 
@@ -320,7 +323,10 @@ def _goes_beyond(command: SimpleCommand, pattern: str) -> bool:
     first = next(iter(_behind_gits_options([word or "" for word in command.words[1:]])), "")
     known = (_BEYOND.get(program), _BEYOND.get(f"{program} {first}"))
     beyond = "|".join(filter(None, known))
-    says = pattern.split()[1:]
+    _, *says = pattern.split()
+    if _RUNS_NAMED.match(pattern):  # it is that program's words that count
+        inner = replace(command, words=command.words[2:])
+        return _goes_beyond(inner, " ".join(says[1:]))
     is_any = program not in _SAID_WHOLE and says[:1] in ([], ["*"])
     if not beyond or is_any or (program == "uv" and says[:1] == ["run"]):
         return False

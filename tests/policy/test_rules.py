@@ -103,6 +103,17 @@ def test_a_rule_that_would_cover_nothing_is_refused_with_ours(text: str, ours: s
         assert str(parse_rule(each)) == each
 
 
+@pytest.mark.spec("UI-7", "SEC-4")
+@pytest.mark.parametrize("how", ["", "python -m ", "python3.12 -m ", "uv run ", "poetry run "])
+def test_the_prefix_of_a_module_covers_no_more_than_that_of_its_program(how: str) -> None:
+    for options in ("-q", "tests -x", "--junitxml=x"):
+        assert allows(Rule("bash", f"{how}pytest *"), bash(f"{how}pytest {options}")), options
+    for options in ("--basetemp=src", "-c x", "--rootdir=/", "--junitxml=/x"):
+        assert not allows(Rule("bash", f"{how}pytest *"), bash(f"{how}pytest {options}")), options
+    assert not allows(Rule("bash", f"{how}mypy *"), bash(f"{how}mypy --install-types"))
+    assert not how or allows(Rule("bash", f"{how}*"), bash(f"{how}pytest -c x"))
+
+
 @pytest.mark.spec("SEC-3")
 def test_a_deny_rule_as_other_programs_end_it_covers_what_they_mean() -> None:
     """``git push:*``: an allow rule means a name with a colon, which scripts may have."""
