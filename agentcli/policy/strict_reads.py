@@ -185,7 +185,8 @@ def is_strict_read(
 def _turn_of(body: str, variable: str, value: str) -> str:
     """The body of a loop with one of its words, in which a pattern stands for each of its files."""
     name = rf"\${variable}"
-    echo = rf'((?:\A|[;&|]) *)echo "[\w =:./-]*{name}[ =:./-]*"(?= *(?:[;|]|\Z))'
+    where = r"((?:\A|[;&|]) *(?:(?:then|else|if|elif|!) +)*)"
+    echo = rf'{where}echo "[\w =:./-]*{name}[ =:./-]*"(?= *(?:[;|]|\Z))'
     body = re.sub(echo, r"\1echo x", body)  # whatever it is, it is only printed
     return re.sub(rf'(?<= )(?:"{name}"|{name})(?=[ ;]|\Z)', lambda _: value, body)
 
@@ -321,10 +322,15 @@ class _Strict:
             names = (os.path.relpath(each, root).split("/") for each in places)
             if any(part[0] == "." for each in names for part in each if part.strip(".")):
                 return False
-            if {"-g", "--glob"}.isdisjoint(reading.options):
+            if "--files" in reading.options:  # it tells their names
                 return True
-            found = credentials_below(self.workspace.real_root)
-            return not any(OF_SOURCES.fullmatch(f"*{name.suffix}") for name in found)
+            found = [(each, path) for each in places for path in credentials_below(each)]
+            has_globs = not {"-g", "--glob"}.isdisjoint(reading.options)
+            return not any(
+                (has_globs and OF_SOURCES.fullmatch(f"*{path.suffix}"))
+                or not any(part[0] == "." for part in path.relative_to(each).parts)
+                for each, path in found
+            )
         is_deep = name == "grep" and "-r" in reading.options
         return not is_deep or not any(next(credentials_below(each), None) for each in places)
 

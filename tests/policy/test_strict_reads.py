@@ -14,6 +14,7 @@ from agentcli.policy.strict_reads import is_strict_read
 
 # what people ask for every day, in the words they use
 LOOKS = [
+    'for f in a.txt sub; do if grep -q x $f; then echo "$f"; else echo "no: $f"; fi; done',
     "cd sub; ls", "(cd sub; ls)", "cd sub && cat b.txt | head -3", "! grep -q x a.txt", "ls --color=never",
     "if [ -f a.txt ]; then cat a.txt; else echo no; fi", "if grep -q x a.txt; then echo yes; fi",
     "for f in *.txt; do head -3 $f | cat; done", "for d in sub a.txt; do ls $d | wc -l; done",
@@ -36,7 +37,7 @@ NEARLY = [
     # each turn of a loop by itself: a word may be the option that makes another one a script
     "for f in -n 1p; do sed $f wa.txt; done", "for f in -n 1p; do cat a.txt | sed $f e./x; done", "for f in 1d wx; do sed $f a.txt; done",
     "for f in -n 1p; do sed $f 'wx'; done", "for f in -c a.txt; do sort $f -o x; done", "for f in 1 2; do head -n $f /etc/hosts; done",
-    'for f in /etc/hosts; do cat echo "$f"; done', 'for f in /etc/hosts; do cat -n -- echo "$f"; done', 'for f in x; do ls; cat echo "/etc/$f"; done',
+    'for f in /etc/hosts; do cat echo "$f"; done', 'for f in /etc/hosts; do cat then echo "$f"; done', 'for f in /etc/hosts; do cat -n -- echo "$f"; done', 'for f in x; do ls; cat echo "/etc/$f"; done',
     'for f in a b; do echo "x $f" > y; done', 'for f in a b; do echo "x $(touch $f)"; done', 'for f in a b; do echo "x $f" | sh; done',
     'for f in hosts b; do cat "/etc/$f"; done', "for f in hosts b; do cat /etc/$f; done", "for f in a b; do $f; done",
     "for f in a b; do echo x | $f; done", "for f in a; do ls; done; rm x", "for f in a; do ls; done > x",
@@ -98,3 +99,27 @@ def test_a_pattern_that_ripgrep_takes_for_a_hidden_credential_asks(workspace: Wo
     assert is_strict_read("rg canary", workspace, None)
     hidden.unlink()
     assert is_strict_read("rg canary -g '*.js'", workspace, None)
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not here")
+def test_a_credential_that_is_not_hidden_is_searched_by_asking(workspace: Workspace) -> None:
+    key = workspace.root / "sub/id_rsa"
+    key.write_text("canary\n")
+    (workspace.root / ".env").write_text("canary\n")
+    shown = subprocess.run(
+        ["rg", "canary"], cwd=workspace.root, capture_output=True, check=False
+    ).stdout
+    assert b"id_rsa" in shown and b".env" not in shown  # the trap is one
+    for text in (
+        "rg canary",
+        "rg canary sub",
+        "rg -t py canary",
+        "rg canary -g '!x'",
+        "cd sub; rg canary",
+    ):
+        assert not is_strict_read(text, workspace, None), text
+    for text in ("rg --files", "rg canary a.txt"):
+        assert is_strict_read(text, workspace, None), text
+    key.unlink()
+    assert is_strict_read("rg canary", workspace, None)
