@@ -309,14 +309,15 @@ class _Strict:
         files = [] if spec.operands in {"none", "text"} else reading.operands
         if spec.operands == "pattern" and PATTERN_GIVEN.isdisjoint(reading.options):
             files = files[1:]
-        files = [*files, *reading.files]
-        return all(map(self.may_read, files)) and self._meets_nothing(words[0], reading, files)
+        searched = [*(files or ["."]), *reading.files]  # the value of an option may be a file, too
+        is_inside = all(map(self.may_read, [*files, *reading.files]))
+        return is_inside and self._meets_nothing(words[0], reading, searched)
 
     def _meets_nothing(self, name: str, reading: Reading, files: Sequence[str]) -> bool:
         """Whether one that finds files by itself finds no credentials (SEC-3)."""
         if name == "diff":
             return not any(self.workspace.resolve(each).is_dir() for each in files)
-        places = [real_path(self.workspace.resolve(each)) for each in files or ["."]]
+        places = [real_path(self.workspace.resolve(each)) for each in files]
         if name == "rg":  # below, what is hidden it leaves out
             root = str(self.workspace.real_root)
             names = (os.path.relpath(each, root).split("/") for each in places)
