@@ -325,12 +325,15 @@ class _Strict:
                 return False
             if "--files" in reading.options:  # it tells their names
                 return True
-            found = [(each, path) for each in places for path in credentials_below(each)]
             has_globs = not {"-g", "--glob"}.isdisjoint(reading.options)
+
+            def is_shown(path: Path, place: Path) -> bool:
+                is_hidden = any(part[0] == "." for part in path.relative_to(place).parts)
+                is_named = has_globs and OF_SOURCES.fullmatch(f"*{path.suffix}")
+                return (not is_hidden or bool(is_named)) and real_path(path) == path  # no link
+
             return not any(
-                (has_globs and OF_SOURCES.fullmatch(f"*{path.suffix}"))
-                or not any(part[0] == "." for part in path.relative_to(each).parts)
-                for each, path in found
+                is_shown(path, each) for each in places for path in credentials_below(each)
             )
         is_deep = name == "grep" and "-r" in reading.options
         return not is_deep or not any(next(credentials_below(each), None) for each in places)
