@@ -53,6 +53,9 @@ _HARMLESS_DEVICES = re.compile(
 _ONLY_THERE = re.compile(
     r"\s*cd +([\w./+-]+) +&&(?:(?!\|\||[;\n]|(?<!&)&(?!&)).)*", re.ASCII | re.DOTALL
 )
+_MADE_BY_BRACES = re.compile(
+    r"(?<![^\s;&|(`])\{([^{}\s]*,[^{}\s]*)\}"
+)  # "{rm,-rf,..}" is a command
 _GITS = "git's own directory"
 _PRIVATE = "/tmp"  # noqa: S108 - commands in a sandbox have one of their own
 _TEXT = re.compile(r"[\s'\"()]")
@@ -90,7 +93,8 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
     commands = parsed.commands
     if not parsed.understood:
         if len(text) <= LONGEST_LOOSE:
-            commands = (*commands, *loose_commands(text))
+            apart = _MADE_BY_BRACES.sub(lambda found: found[1].replace(",", " "), text)
+            commands = (*commands, *loose_commands(text), *loose_commands(apart))
         elif _DESTROYER.search(text):
             what = "the command is too long to tell what it destroys"
             yield Danger(what, "", is_destructive=True)

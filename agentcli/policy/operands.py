@@ -18,6 +18,7 @@ from agentcli.policy.read_only_programs import SED_PATTERNS, only_reads
 from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION, UNKNOWN
 
 _MOST_RUN = 100
+_FOUND = re.compile(r"[*?]|\[.+\]")  # "/bin/r?": whichever program has such a name
 
 
 @frozen
@@ -426,6 +427,8 @@ def program_operands(words: Words) -> Operands:
     if not words or words[0] is None:
         return _unknown_program(words[1:])
     program = words[0].rpartition("/")[2]
+    if _FOUND.search(program):
+        return _unknown_program(words[1:])
     if program.startswith(("mkfs", "mke2fs")):
         program = "mkfs"
     special = _SPECIAL.get(program)

@@ -47,6 +47,7 @@ def in_yolo(workspace: Workspace, text: str, **changes: bool) -> Decision:
 DESTRUCTIVE = [
     "cd sub && find -L .. -delete", "cd sub && find -O3 .. -delete", "cd sub && find -D tree .. -exec rm -rf {} +", "cd sub && find -P ~ -delete",
     "find -L sub -delete", "find sub -follow -delete", "cd sub && fd -C .. . -x rm -rf", "cd sub && git --work-tree=.. clean -fdx",
+    "/bin/r? -rf ..", "/bin/r[m] -rf ~", "cd sub && /bin/r* -rf ../*", "{rm,-rf,..}", "cd sub && {rm,-rf,..}", "ls; {rm,-rf,~}",
     "rm -rf sub/up/../*", "rm -rf sub/up/../w*", "rm -rf here/../work/*", "cd sub && rm -rf .*/*", "cd sub && rm -rf [.]?/*", "cd sub && chown -R me .*",
     "cd sub; rm -rf *", "cd sub & rm -rf *", "cd sub || rm -rf *", "cd sub && ls || rm -rf *", "cd sub && ls\nrm -rf *",
     "cd missing && rm -rf *", "cd here && rm -rf *", "cd . && rm -rf *", "cd sub && cd .. && rm -rf *", "cd sub && (cd .. && rm -rf *)",
