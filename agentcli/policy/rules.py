@@ -270,13 +270,10 @@ def touches(rule: Rule, subject: Subject) -> bool:
     if subject.text is not None:
         text, parsed = subject.text, subject.parsed
         return any(touches_command(each, text, parsed) for each in _readings(rule.pattern))
-    # of a directory that is named all that is in it
-    is_named = not _GLOB_CHARACTERS.search(rule.pattern.rstrip("/").rpartition("/")[2])
-    return any(
-        _matches_path(each, rule, subject.root)
-        for path in subject.paths
-        for each in ((path, *path.parents) if is_named else (path,))
-    )
+    named = rule.pattern.rstrip("/")
+    if not _GLOB_CHARACTERS.search(named.rpartition("/")[2]):
+        rule = replace(rule, pattern=f"{named}/**")  # a directory, too: all that is in it
+    return any(_matches_path(path, rule, subject.root) for path in subject.paths)
 
 
 def might_touch(rule: Rule, subject: Subject) -> bool:
