@@ -8,7 +8,7 @@ from agentcli.config.edit import Written, set_value
 from agentcli.config.keys import find_key, split_key
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
-from agentcli.domain.errors import ConfigError
+from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.policy.decision import Policy, parse_rule
 from agentcli.providers.models.table import resolve
 from agentcli.tools.common.registry import Registry
@@ -37,11 +37,21 @@ def set_setting(paths: Paths, name: str, text: str) -> Written:
     return written._replace(warnings=written.warnings or tuple(warnings))
 
 
-def check_rules(settings: Settings) -> None:
-    """Raise ``UsageError`` for what is set as a permission rule and is none: nothing starts."""
+def wrong_rule(settings: Settings) -> UsageError | None:
+    """What is set as a permission rule and is none, so that nothing starts."""
     for kind in ("allow", "deny", "ask"):
         source = settings.sources.get(f"permissions.{kind}", "")
-        Policy().add_rules(kind, getattr(settings, kind), source)
+        try:
+            Policy().add_rules(kind, getattr(settings, kind), source)
+        except UsageError as error:
+            return error
+    return None
+
+
+def check_settings(paths: Paths) -> None:
+    """Raise ``AgentError`` for a user's file with which nothing starts."""
+    if (wrong := wrong_rule(load_settings(paths, {}))) is not None:
+        raise wrong
 
 
 def _problems(models: Sequence[str], paths: Paths) -> Iterator[str]:

@@ -50,6 +50,16 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
+def of_rules(settings: Settings) -> Finding | None:
+    """What is wrong with a permission rule, so that nothing starts; ``None``: nothing is."""
+    from agentcli.app.setting import wrong_rule
+
+    wrong = wrong_rule(settings)
+    if wrong is None:
+        return None
+    return Finding("settings", Status.FAIL, wrong.message, wrong.advice)
+
+
 class UserFiles:
     """What is the user's own, for a chat in ``options.cwd``; ``settings`` are those in force.
 

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentcli.app.user_files import Finding, Status
+from agentcli.app.user_files import Finding, Status, of_rules
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
-from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.errors import AgentError
 from agentcli.domain.ports import ProviderConfig
 from agentcli.headless.streams import is_terminal
 
@@ -212,7 +212,6 @@ def _is_ours(path: Path) -> bool:
 
 def check_configuration(paths: Paths, env: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
     """The settings, or the defaults when the file is broken, and what is wrong with it."""
-    from agentcli.app.setting import check_rules
     from agentcli.config.settings import load_settings
 
     try:
@@ -220,10 +219,8 @@ def check_configuration(paths: Paths, env: Mapping[str, str]) -> tuple[Settings,
     except AgentError as error:
         fallback = load_settings(Paths(Path("/nowhere"), paths.data_dir, paths.state_dir), {})
         return fallback, [Finding("settings", Status.FAIL, error.message, error.advice)]
-    try:
-        check_rules(settings)
-    except UsageError as error:
-        return settings, [Finding("settings", Status.FAIL, error.message, error.advice)]
+    if (wrong := of_rules(settings)) is not None:
+        return settings, [wrong]
     if settings.warnings:
         what, _, advice = settings.warnings[0].partition(" - ")
         return settings, [Finding("settings", Status.WARN, what, advice)]

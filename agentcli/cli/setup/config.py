@@ -178,7 +178,7 @@ def set_(options: SettingArguments) -> int:
 
 def edit(_options: EmptyOptions) -> int:
     """Open the user's file in an editor, then check it."""
-    from agentcli.app.setting import check_rules
+    from agentcli.app.setting import check_settings
 
     paths = _paths()
     file = paths.config_file
@@ -199,7 +199,7 @@ def edit(_options: EmptyOptions) -> int:
         raise AgentError(f"the editor ended with exit code {code}", f"the file is {file}")
     for warning in validate(read_text(file) or "", paths):
         write_error_line(f"warning: {warning}")
-    check_rules(load_settings(paths, {}))
+    check_settings(paths)
     return 0
 
 
