@@ -176,7 +176,8 @@ def is_strict_read(
     if (loop := _LOOP.fullmatch(text)) and is_plain_variable(loop[1]):
         values = dict.fromkeys(loop[2].split())
         texts = [_turn_of(loop[3], loop[1], each) for each in islice(values, _MAX_TURNS)]
-        if len(values) > _MAX_TURNS or any('"' in each for each in texts):
+        is_long = len(values) > _MAX_TURNS or sum(map(len, texts)) > _LONGEST
+        if is_long or any('"' in each for each in texts):
             return False
     strict = _Strict(workspace, search_path, is_wrapped)
     return all(map(strict.reads_all, texts))

@@ -80,6 +80,15 @@ def test_everyday_looks_are_free_and_change_nothing(workspace: Workspace) -> Non
     assert {path: path.stat().st_mtime_ns for path in (root, *root.rglob("*"))} == before
 
 
+@pytest.mark.spec("SEC-4", "SEC-13")
+def test_a_loop_of_many_turns_asks(workspace: Workspace) -> None:
+    """Each is judged, while everything waits."""
+    words, body = " ".join(f"x{n}" for n in range(20)), "; ".join(["cat $f"] * 30)
+    assert is_strict_read(f"for f in {words}; do cat $f; done", workspace, None)
+    assert not is_strict_read(f"for f in {words} x; do cat $f; done", workspace, None)
+    assert not is_strict_read(f"for f in {words}; do {body}; done", workspace, None)
+
+
 @pytest.mark.spec("SEC-3", "SEC-4")
 def test_what_only_looks_like_one_is_not(workspace: Workspace) -> None:
     assert [text for text in NEARLY if is_strict_read(text, workspace, None)] == []
