@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from socket import socket
 
 
+MOST_SHUT = 100  # credentials of the workspace, the nearest
+
+
 class SandboxKind(StrEnum):
     """What limits commands. ``OFF``: nothing does."""
 
@@ -292,6 +295,15 @@ HOME_SECRETS = (
     ".local/state/syncthing", ".config/.wrangler", ".config/dart/pub-credentials.json",
     ".expo/state.json", ".appstoreconnect", ".android/adbkey", ".erlang.cookie", ".Xauthority",
     ".ICEauthority", ".config/opera", ".librewolf", ".zen",
+    ".yarnrc.yml", ".bunfig.toml", ".Renviron", ".sbt/.credentials", ".sbt/1.0/.credentials",
+    ".ivy2/.credentials", ".config/helm/repositories.yaml", ".minikube", ".config/exoscale",
+    ".travis", ".cvspass", ".hgrc", ".config/hg/hgrc", ".curlrc", ".config/curlrc", ".wgetrc",
+    ".aider.conf.yml", ".continue", ".codeium", ".cursor/mcp.json", ".config/aichat",
+    ".config/mods", ".local/share/crush", ".config/Cursor/User/globalStorage",
+    ".config/Code/User/globalStorage", ".local/share/DBeaverData", ".jupyter",
+    ".local/share/jupyter/runtime", ".muttrc", ".mutt", ".config/mutt", ".config/neomutt",
+    ".config/aerc", ".config/himalaya", ".irssi", ".config/hexchat", ".config/keybase",
+    ".config/borg", ".local/share/atuin", ".config/fish/fish_variables", ".vault_pass",
 )  # fmt: skip
 """What in a home directory holds keys, passwords or what was typed, by the names that are known."""
 

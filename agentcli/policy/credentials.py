@@ -15,8 +15,9 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from agentcli.domain.files import read_start
-from agentcli.domain.tools import Workspace
+from agentcli.domain.files import homes_of_users, read_start
+from agentcli.domain.sandbox import MOST_SHUT
+from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.worktrees import git_directories_for, leads_git_elsewhere
 from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, unquoted
@@ -30,6 +31,7 @@ from agentcli.policy.places import (
     Starts,
     Variables,
     credential_place,
+    credentials_below,
     found_by,
     loose_commands,
     places_of,
@@ -247,6 +249,27 @@ def may_search(text: str, cwd: Path) -> bool:
     named = (each for each in loose if each.words[0] is not None)
     starts = starts_of(parsed.commands, cwd)
     return any(_may_search(command, starts) for command in (*parsed.commands, *named))
+
+
+def may_stay_open(workspace: Workspace) -> bool:
+    """Whether a search may show credentials of a home directory that are too many to be hidden.
+
+    There are some for sure, and they lie anywhere; a project is looked through as far as it goes.
+    """
+    known = homes_of_users(os.path.expanduser("~"))  # noqa: PTH111 - never raises
+    homes = [real_path(Path(each)) for each in known]
+    roots = [real for _, real in workspace.led if any(each.is_relative_to(real) for each in homes)]
+    return not all(map(_is_looked_through, roots))
+
+
+def _is_looked_through(root: Path) -> bool:
+    looking = credentials_below(root)
+    for _ in range(MOST_SHUT + 1):
+        try:
+            next(looking)
+        except StopIteration as end:
+            return bool(end.value)
+    return False
 
 
 def shows_no_file(text: str) -> bool:

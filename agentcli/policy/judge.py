@@ -183,14 +183,21 @@ class _Judged:
         reads = self.effect is Effect.READ
         if self.secret is not None:  # it is to be seen: the user was asked about it
             return Access.READ_ONLY if reads else Access.INSIDE
-        from agentcli.policy.credentials import may_search, shows_no_file
-
-        text, cwd = self.subject.text or "", self.place.workspace.cwd
-        if may_search(text, cwd) or self._lets_shell_search(text):
+        if self.searches:
             return Access.SEARCH if reads else Access.INSIDE_SEARCH
         if reads:  # which of its words are files is a matter of tables, and those may be wrong
-            return Access.READ_ONLY if shows_no_file(text) else Access.SEARCH
+            from agentcli.policy.credentials import shows_no_file
+
+            return Access.READ_ONLY if shows_no_file(self.subject.text or "") else Access.SEARCH
         return Access.INSIDE
+
+    @property
+    def searches(self) -> bool:
+        """Whether the command may show what is in files that it does not name."""
+        from agentcli.policy.credentials import may_search
+
+        text = self.subject.text or ""
+        return may_search(text, self.place.workspace.cwd) or self._lets_shell_search(text)
 
     def _lets_shell_search(self, text: str) -> bool:
         """Whether another shell than bash finds files by what is no pattern to bash."""
@@ -260,15 +267,27 @@ def _secret_read(judged: _Judged, paths: Sequence[Path]) -> Decision | None:
             from agentcli.policy.credentials import credentials_read
 
             read = next(credentials_read(judged.subject.text or "", place, free), None)
-        if read is None:
+        found, part = read or (_not_hidden(judged), "")
+        if not found:
             return None
-        found, part = read
     elif judged.effect is Effect.READ and (name := credential_place(paths, free)):
         found = f"{name} holds credentials"
     else:
         return None
     decision = judged.because(Answer.ASK, found)
     return replace(decision, part=_part_of(part, judged.subject), lasts=False)
+
+
+def _not_hidden(judged: _Judged) -> str:
+    """What to say of a contained command that may find what its sandbox cannot hide."""
+    policy = judged.place.policy
+    if not policy.contained or judged.secret or judged.asks_for or not judged.searches:
+        return ""
+    from agentcli.policy.credentials import may_stay_open
+
+    if not may_stay_open(judged.place.workspace):
+        return ""
+    return "it looks into files of a home directory, which has too many to hide all credentials"
 
 
 def _protected(paths: Sequence[Path], policy: Policy) -> str:

@@ -15,7 +15,7 @@ import fnmatch
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -183,14 +183,15 @@ def _is_own_environment(path: Path, workspace: Workspace) -> bool:
     return named and workspace.contains(path) and not credential_place((real.parent,))
 
 
-def credentials_below(path: Path) -> Iterator[Path]:
+def credentials_below(path: Path) -> Generator[Path, None, bool]:
     """Those that lie at or below ``path``, as far as a bounded look finds them.
 
-    A directory of credentials stands for what is in it, a link for what it leads to.
+    A directory of credentials stands for what is in it, a link for what it leads to. Returned is
+    whether there was no more to look at, but for what lies too deep.
     """
     if credential_place((path,)):
         yield path
-        return
+        return True
     waiting, left = [(str(path), 0)], _MAX_SEEN
     for directory, depth in waiting:
         listing, found = _listing_of(directory, left), set[str]()
@@ -203,7 +204,8 @@ def credentials_below(path: Path) -> Iterator[Path]:
         waiting += [(os.path.join(directory, name), depth + 1) for name in below]  # noqa: PTH118 - texts
         left -= listing.size
         if left <= 0:
-            return
+            return False
+    return True
 
 
 @frozen

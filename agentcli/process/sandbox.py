@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.sandbox import (
+    MOST_SHUT,
     Access,
     Confined,
     HostGate,
@@ -49,8 +50,6 @@ _NOT_TOLD_APART = (
     "did, end that process and run the command again]"
 )
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
-
-_MOST_SHUT = 100
 
 _open: list[SessionSandbox] = []
 
@@ -392,7 +391,7 @@ class SessionSandbox:
         from agentcli.process.sandbox_home import is_below, outermost
 
         found = (each for root in self._roots for each in self._own().credentials(root))
-        real = dict.fromkeys(real_path(each) for each in islice(found, _MOST_SHUT))
+        real = dict.fromkeys(real_path(each) for each in islice(found, MOST_SHUT))
         # what is not there would be made, to be mounted on
         shut = [each for each in real if is_below(each, self._roots) and os.path.exists(each)]  # noqa: PTH110
         for root, index in zip(self._roots, self._indexes or (), strict=False):

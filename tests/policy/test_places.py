@@ -261,6 +261,10 @@ def test_what_the_sandbox_hides_of_a_home_is_read_and_written_by_asking_alone(
         ".config/solana/id.json", ".snowsql/config", ".aliyun/config.json", ".tsh/keys/host/me",
         ".config/helm/registry/config.json", ".config/syncthing/key.pem", ".android/adbkey",
         ".Xauthority", ".erlang.cookie", ".config/remmina/a.remmina", ".sqlite_history",
+        ".yarnrc.yml", ".aider.conf.yml", ".continue/config.json", ".cursor/mcp.json", ".muttrc",
+        ".config/Cursor/User/globalStorage/state.vscdb", ".Renviron", ".ivy2/.credentials",
+        ".config/helm/repositories.yaml", ".local/share/jupyter/runtime/jpserver-1.json",
+        ".config/fish/fish_variables",
     ],
 )  # fmt: skip
 def test_what_less_known_programs_keep_in_a_home_is_read_by_asking(

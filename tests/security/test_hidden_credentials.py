@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.ports import PermissionMode as Mode
-from agentcli.domain.sandbox import Access, Confined
+from agentcli.domain.sandbox import MOST_SHUT, Access, Confined
 from agentcli.domain.tools import Asks, ToolDefinition, Workspace
 from agentcli.policy.decision import Answer, CallFacts, Decision
 from agentcli.policy.places import credentials_below
@@ -433,3 +433,32 @@ class Removing:
         confined = await self._sandbox.confine(argv, cwd, access)
         self._path.unlink()
         return confined
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+def test_a_search_of_a_home_that_cannot_be_looked_through_asks(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(MOST_SHUT + 1):
+        (home / f".tool{number}").mkdir()
+        (home / f".tool{number}" / "token").write_text("KEY=canary\n")
+    mine = (
+        "grep -rn KEY .",
+        "rg --hidden KEY",
+        "find . -type f | xargs cat",
+        "ls -A | xargs -I% cat %/token",
+    )
+    for root in (home, home.parent):
+        for command in mine:
+            said = decision(root, command)
+            assert (said.answer, said.lasts) == (Answer.ASK, False), command
+            assert "home directory" in said.reason, said.reason
+        for command in ("cat notes.txt", "ls -a *.md", "git status", "npm test"):
+            assert decision(root, command).answer is Answer.ALLOW, command
+    (home / ".tool0" / "token").unlink()
+    assert decision(home, mine[0]).answer is Answer.ALLOW
+    monkeypatch.setattr("agentcli.policy.places._MAX_SEEN", 50)
+    assert decision(home, mine[0]).answer is Answer.ASK
+    project = home / "project"
+    project.mkdir()
+    assert decision(project, mine[0]).answer is Answer.ALLOW
