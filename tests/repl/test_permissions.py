@@ -50,6 +50,18 @@ def test_permissions_adds_and_removes_rules_at_once_and_in_the_file(work: Path, 
     talk(DirectChat(work), body)
 
 
+@pytest.mark.spec("UI-5", "SEC-14")
+def test_what_mode_yolo_asks_about_is_said_as_it_was_started(work: Path) -> None:
+    async def body(chat: DirectChat) -> None:
+        assert "destructive commands and your rules ask" in "".join(await chat.do("/permissions"))
+        chat.session.policy.yolo_twice = True
+        for line in ("/permissions", "/permissions yolo"):
+            shown = "".join(await chat.do(line))
+            assert "only protected places and your rules ask, destructive commands run" in shown
+
+    talk(DirectChat(work), body)
+
+
 @pytest.mark.spec("UI-5", "CLI-11")
 @pytest.mark.parametrize(
     ("line", "said"),

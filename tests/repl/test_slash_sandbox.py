@@ -70,7 +70,9 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
         assert "bubblewrap" in (await chat.do("/sandbox on"))[0]
         assert "nobody is asked" not in shown
         chat.session.policy.mode = PermissionMode.PLAN
-        assert "Mode plan: what would leave it is refused" in (await chat.do("/sandbox"))[1]
+        held = await chat.do("/sandbox")
+        assert "Mode plan: what would leave it is refused" in held[1]
+        assert "Network: none" in held
         chat.session.policy.mode = PermissionMode.YOLO
         assert "Not in use: mode yolo has no boundary" in (await chat.do("/sandbox"))[1]
         assert "Commands run without a sandbox" in "".join(await chat.do("/permissions"))
@@ -78,6 +80,8 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
         held = await chat.do("/sandbox")
         assert held[1] == "Mode yolo: what would leave it is refused, nobody is asked."
         assert "Not in use" not in "".join(held)
+        assert "Network: none" in held and "(.envrc), is refused." in "\n".join(held)
+        assert "ask" not in "\n".join(held[2:])
         assert "Commands run in a sandbox (bwrap)" in "".join(await chat.do("/permissions"))
         with pytest.raises(UsageError, match="not valid"):
             await chat.do("/sandbox maybe")
@@ -85,6 +89,8 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
             await chat.do("/sandbox allow https://npmjs.org/")
         allowed = "\n".join(await chat.do("/sandbox allow NPMjs.org"))
         assert "reach npmjs.org, in this session" in allowed
+        assert "Network: npmjs.org" in await chat.do("/sandbox")
+        chat.session.policy.mode = PermissionMode.DEFAULT
         assert "Network: npmjs.org; for more the agent asks you" in await chat.do("/sandbox")
         await chat.do("/sandbox off")
         assert chat.session.policy.hosts == ()

@@ -17,6 +17,7 @@ _MODES = {
     PermissionMode.PLAN: "it reads and plans; nothing is changed",
     PermissionMode.YOLO: "only protected places, destructive commands and your rules ask",
 }
+_YOLO_TWICE = "only protected places and your rules ask, destructive commands run"
 _KINDS = {"allow": "run without asking", "ask": "always ask", "deny": "never run"}
 
 
@@ -45,7 +46,7 @@ async def _choose_mode(chat: Chat) -> None:
     if rules := _rule_lines(chat):
         chat.show(rules[1:])
     modes = list(_MODES)
-    rows = [PickRow(mode.value, _MODES[mode]) for mode in modes]
+    rows = [PickRow(mode.value, _what(chat, mode)) for mode in modes]
     at = await chat.choose("Which permission mode?", rows, modes.index(chat.session.mode))
     if at is not None:
         _set_mode(chat, modes[at])
@@ -58,8 +59,13 @@ def _set_mode(chat: Chat, name: str) -> None:
         names = ", ".join([*(mode.value for mode in PermissionMode), *_KINDS, "remove", "explain"])
         raise UsageError(f"there is no mode {reveal(name)!r}", f"use one of: {names}") from None
     chat.session.set_mode(mode)
-    line = f"Permission mode {mode}: {_MODES[mode]}."
+    line = f"Permission mode {mode}: {_what(chat, mode)}."
     chat.show([chat.theme.paint(line, WARNING) if mode is PermissionMode.YOLO else line])
+
+
+def _what(chat: Chat, mode: PermissionMode) -> str:
+    is_twice = mode is PermissionMode.YOLO and chat.session.policy.yolo_twice
+    return _YOLO_TWICE if is_twice else _MODES[mode]
 
 
 async def _add(chat: Chat, kind: str, rule: str) -> None:
@@ -89,8 +95,8 @@ async def _remove(chat: Chat, rule: str) -> None:
 def _overview(chat: Chat) -> list[str]:
     session, paint = chat.session, chat.theme.paint
     lines: list[str] = []
-    for mode, what in _MODES.items():
-        here = mode is session.mode
+    for mode in _MODES:
+        here, what = mode is session.mode, _what(chat, mode)
         lines.append(paint(f"{'>' if here else ' '} {mode:<13} {what}", BOLD if here else 0))
     lines += _rule_lines(chat)
     how = "MODE, allow|ask|deny RULE, remove RULE, explain COMMAND; Shift-Tab changes the mode."

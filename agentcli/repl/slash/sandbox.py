@@ -40,13 +40,15 @@ async def _run(chat: Chat, arguments: str) -> None:
         line = "Commands run without a sandbox from now on, in this session; /sandbox on: again."
         chat.show([paint(line, WARNING)])
         return
-    lines = [paint(f"Sandbox of commands: {_NAMES[state.kind]}", BOLD), *_limits(state)]
     policy = chat.session.policy
+    is_held = policy.is_held or policy.mode is PermissionMode.PLAN
+    limits = _limits(state, is_held=is_held)
+    lines = [paint(f"Sandbox of commands: {_NAMES[state.kind]}", BOLD), *limits]
     if state.is_on and not policy.wants_boundary:
         # what is in force first: the rest holds once another mode is chosen
         unbound = "Not in use: mode yolo has no boundary, commands run with all of your rights."
         lines[1:1] = [paint(unbound, WARNING), "In the other modes:"]
-    elif state.is_on and (policy.is_held or policy.mode is PermissionMode.PLAN):
+    elif state.is_on and is_held:
         lines.insert(1, f"Mode {policy.mode}: what would leave it is refused, nobody is asked.")
     if state.problem:
         lines.append(paint(reveal(state.problem), 0 if state.is_on else WARNING))
@@ -72,12 +74,14 @@ async def _allow(chat: Chat, sandbox: Sandbox, named: str) -> None:
     chat.show([line, chat.theme.paint("For good: agent config set sandbox_hosts", DIM)])
 
 
-def _limits(state: SandboxState) -> list[str]:
+def _limits(state: SandboxState, *, is_held: bool) -> list[str]:
     if not state.is_on:
         return ["Commands have all of your rights."]
-    some = f"{', '.join(state.hosts)}; for more the agent asks you"
-    closed = some if state.hosts else "none, but what the agent asks you for"
+    more = "" if is_held else "; for more the agent asks you"
+    none = "none" if is_held else "none, but what the agent asks you for"
+    closed = f"{', '.join(state.hosts)}{more}" if state.hosts else none
     network = "open" if state.network else closed
+    leaving = "is refused" if is_held else "asks and runs outside"
     can_allow = state.kind is SandboxKind.BWRAP and not state.network
     home = str(Path.home())
     seen = [reveal(str(place)).replace(f"{home}/", "~/", 1) for place in state.readable]
@@ -93,7 +97,7 @@ def _limits(state: SandboxState) -> list[str]:
         *(["  for single hosts: /sandbox allow HOST"] if can_allow else []),
         f"Unix sockets: {state.sockets}",
         "Commands that only read run with nothing to write to and no network.",
-        "What writes git's configuration, or what others obey (.envrc), asks and runs outside.",
+        f"What writes git's configuration, or what others obey (.envrc), {leaving}.",
     ]
 
 
