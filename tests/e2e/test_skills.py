@@ -12,7 +12,7 @@ from tests.e2e.one_shot import assert_one_line_error, one_shot
 from tests.extensions.places import skill, write
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
-from tests.support.replies import call
+from tests.support.replies import call, say
 from tests.support.wire_facts import facts_of
 
 pytestmark = pytest.mark.sampled
@@ -227,3 +227,20 @@ def test_twenty_skills_cost_at_most_8000_characters_and_are_parsed_once(
     assert 0 < len(first) - len(plain) <= 8_002  # two line breaks before it
     assert first == second and all(f"/s{number}/SKILL.md" in first for number in range(20))
     assert heads.read_bytes() == kept and heads.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.spec("SEC-3", "EXT-3")
+def test_a_users_own_command_attaches_a_credential_only_where_that_was_typed(
+    repository: Path, home: Path, model_server: ModelServer
+) -> None:
+    """A repository may have given any name to it, and a text that came with a plugin may name it."""
+    write(repository, ".env", "KEY=canary\n")
+    (repository / "README.md").symlink_to(".env")
+    write(repository, "a.py", "plain = 1\n")
+    write(home, ".claude/commands/look.md", "Look at @README.md @.env @a.py\n$ARGUMENTS")
+    model_server.default = say("Done.")
+    for typed, is_sent in (("/look", False), ("/look @.env", True), ("/look @README.md", False)):
+        done = one_shot(model_server, typed, cwd=repository)
+        assert done.code == 0, done.stderr
+        sent = json.dumps(model_server.requests[-1].body)
+        assert ("canary" in sent, "plain = 1" in sent) == (is_sent, True), typed
