@@ -18,7 +18,6 @@ from agentcli.app.extensions.found import CHANGED
 from agentcli.app.files.mentions import naming_only_inside, typed_or_inside
 from agentcli.app.models import model_named
 from agentcli.app.session import Session
-from agentcli.app.trust import holds_credentials
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import AgentError, ConfigError, TurnCancelled, UsageError
@@ -109,14 +108,14 @@ async def message_of(
         if isinstance(piece, Shell):
             text += _printed(await session.run_asked(piece.command, token))
             continue
-        own = naming_only_inside(piece, arguments, workspace, holds_credentials)
+        own = naming_only_inside(piece, arguments, workspace)
         text += own
         named += f"{own}\n"
     parts: tuple[UserPart, ...] = ()
     if "@" in named:
         from agentcli.app.files.attachments import attached_parts
 
-        may = typed_or_inside(arguments, workspace, holds_credentials)
+        may = typed_or_inside(arguments, workspace)
         parts = await asyncio.to_thread(attached_parts, named, workspace, None, may)
     return UserMessage((TextPart(text.strip()), *parts))
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from agentcli.app.trust import holds_credentials
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
@@ -86,7 +87,10 @@ def unescaped(text: str) -> str:
 
 
 def naming_only_inside(
-    text: str, typed: str, workspace: Workspace, is_secret: Callable[[Path], bool] = lambda _: False
+    text: str,
+    typed: str,
+    workspace: Workspace,
+    is_secret: Callable[[Path], bool] = holds_credentials,
 ) -> str:
     """``text`` in which only what the user has ``typed`` attaches files from elsewhere (SEC-1).
 
@@ -111,7 +115,7 @@ def naming_only_inside(
 
 
 def typed_or_inside(
-    typed: str, workspace: Workspace, is_secret: Callable[[Path], bool]
+    typed: str, workspace: Workspace, is_secret: Callable[[Path], bool] = holds_credentials
 ) -> Callable[[Mention, Path], bool]:
     """Whether a mention that leads to a path may attach it, as ``naming_only_inside`` says."""
     meant = {mention.text for readings in find_mentions(typed) for mention in readings}
