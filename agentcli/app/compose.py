@@ -476,6 +476,9 @@ def _hooks(
 
     workspace, sandbox, policy = place
     own = contained_hooks((*settings.hooks, *of_plugins), workspace.cwd, settings.project)
+    changed: Callable[[], bool] = lambda: False  # noqa: E731 - a default
+    if settings.project:
+        changed = _told_once(partial(is_changed, settings, workspace.cwd), listeners.notify)
     facts = HookFacts(
         listeners.session_id,
         store.path,
@@ -483,12 +486,33 @@ def _hooks(
         lambda: policy.mode,
         project_root(workspace.cwd),
         model,
-        partial(is_changed, settings, workspace.cwd) if settings.project else lambda: False,
+        changed,
         partial(_are_steady, place),
     )
     hooks = SessionHooks((*own, *given), facts, partial(run_program, sandbox=sandbox))
     listeners.add(hooks.on_event)
     return hooks
+
+
+_CHANGED = (
+    "the directory's own files have changed since you trusted them: its hooks run in the sandbox,"
+    ' or not at all, and what they allow does not count; start "agent" there again to decide'
+)
+
+
+def _told_once(is_changed: Callable[[], bool], notify: Callable[[str], None]) -> Callable[[], bool]:
+    """``is_changed`` for a thread; the user is told the first time that it is so (SEC-17)."""
+    loop, is_told = asyncio.get_running_loop(), False
+
+    def look() -> bool:
+        nonlocal is_told
+        found = is_changed()
+        if found and not is_told:
+            is_told = True
+            loop.call_soon_threadsafe(notify, _CHANGED)
+        return found
+
+    return look
 
 
 # --- the rest of the room ------------------------------------------------------------------

@@ -183,9 +183,11 @@ def test_what_changes_within_a_session_frees_no_call_in_it(
         config.write(free)
     with ModelServer(replies, strict=False) as server:
         mode = ("--permission-mode", "auto", "--sandbox", kind)
-        run_agent("run", *mode, "go", env=agent_env(server), cwd=work)
+        done = run_agent("run", *mode, "go", env=agent_env(server), cwd=work)
     assert "permissionDecision" in guard.read_text()
     assert not mark.exists()
+    told = "have changed since you trusted them: its hooks run in the sandbox"
+    assert done.stderr.count(told) == 1, done.stderr
 
 
 @pytest.mark.spec("SEC-3", "SEC-17")
