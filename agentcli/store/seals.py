@@ -40,8 +40,8 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 }
 # the mark of a session from before its model was under it: of its directory alone
 _EARLIER = "mark_of('session', singleton, cwd)"
-# what the model or the screen remembers, and nothing acts on
-_HARMLESS_KEYS = "'imported', 'memory', 'plan', 'quarantine', 'subagent', 'todos'"
+# what the model or the screen remembers, and nothing acts on; a plan says that the user approved it
+_HARMLESS_KEYS = "'imported', 'memory', 'quarantine', 'subagent', 'todos'"
 _ENDED = "'succeeded', 'failed', 'cancelled', 'interrupted'"  # all of ``TaskState`` but running
 # the rows that something acts on
 _ACTING = {

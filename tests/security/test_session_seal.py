@@ -241,6 +241,18 @@ def test_what_this_home_wrote_holds_after_a_move_a_fork_and_a_repair(
         assert not is_kept and "the state of its shell" in done.stderr, (args, done.stderr)
 
 
+def test_a_plan_that_somebody_else_approved_is_none_of_the_user_s(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    change(path, (KV, ("plan", json.dumps({"status": "approved", "text": "# Deploy"}))))
+    done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
+    assert (done.code, "left out" in done.stderr) == (0, True), done.stderr
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM kv WHERE key = 'plan'").fetchone() == (0,)
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("code", ["TRIGGER t AFTER UPDATE ON session BEGIN SELECT 1; END",
                                   "VIEW v AS SELECT 1",
