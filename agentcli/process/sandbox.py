@@ -38,7 +38,7 @@ from agentcli.domain.tools import Workspace, real_path
 if TYPE_CHECKING:
     import socket
 
-    from agentcli.process.sandbox_places import OwnPlaces, Places
+    from agentcli.process.sandbox_places import Around, OwnPlaces, Places
     from agentcli.process.sandbox_setup import PrivatePlaces, Probe
     from agentcli.process.sandbox_watch import TreeWatch
     from agentcli.process.set_aside import Pinned
@@ -83,7 +83,7 @@ class SessionSandbox:
         self._program = ""
         self._takes_open_files = False
         self._places: Places | None = None
-        self._around: tuple[Path, ...] | None = None
+        self._around: Around | None = None
         self._filtered = False
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
@@ -297,10 +297,10 @@ class SessionSandbox:
         return probe
 
     def _find_places(self) -> Places:
-        from agentcli.process.sandbox_places import find_places, places_around
+        from agentcli.process.sandbox_places import Around, find_places
 
         if self._around is None:
-            self._around = places_around(self._roots, self._home)
+            self._around = Around(self._roots, self._home)
         known = self._watch.users if self._watch is not None else None
         self._places = find_places(
             self._roots,
@@ -438,6 +438,7 @@ class SessionSandbox:
                     *closed_places(),
                 ],
                 "shut": [str(path) for path in places.shut],
+                "listed": [str(path) for path in places.listed],
                 "network": network,
                 "read_only": reads_only,
             }

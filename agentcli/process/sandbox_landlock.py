@@ -133,6 +133,8 @@ def _add_places(ruleset: int, handled: int, rules: dict[str, object]) -> None:
             _allow(ruleset, path, (EXECUTE | READ_FILE | READ_DIR) & handled)
         if top != "/" and _holds(top, shut):
             _allow(ruleset, top, READ_DIR & handled)
+    for path in _texts(rules.get("listed")):
+        _allow(ruleset, path, READ_DIR & handled)
     device = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEV
     for path in _DEVICES:
         _allow(ruleset, path, device & handled)

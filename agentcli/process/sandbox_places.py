@@ -9,7 +9,9 @@ came into being is named too; ``sandbox_watch`` sets it aside as soon as a comma
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -59,6 +61,7 @@ _MOST_LINKS = 2_000
 _MOST_MOUNTED = 40
 _MOST_PINNED = 100
 _MOST_HIDDEN = 100
+_REST = 100
 
 
 def start_up_places(home: Path) -> list[Path]:
@@ -97,7 +100,8 @@ class Places:
     not; ``hidden`` what exists and is not to be read; ``unborn`` what must not come into being.
     Of ``elsewhere``, too, what only reads sees no more than ``all_seen``. ``shut`` are credentials
     of the workspace for a command that searches it: there, and not to be read. ``links`` are those
-    by which what is seen has another name in ``homes`` or ``elsewhere``, and what each says.
+    by which what is seen has another name in ``homes`` or ``elsewhere``, and what each says. Of
+    ``listed`` all names are seen, for git to tell what is new, also where something is ``hidden``.
     """
 
     writable: tuple[Path, ...]
@@ -113,6 +117,7 @@ class Places:
     all_seen: tuple[Path, ...] = ()
     shut: tuple[Path, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    listed: tuple[Path, ...] = ()
 
     def frozen(self) -> Places:
         """The same with nothing to write to."""
@@ -179,6 +184,7 @@ class _Collector:
         self.elsewhere: tuple[Path, ...] = ()
         self.all_seen: tuple[Path, ...] = ()
         self.links: dict[str, str] = {}
+        self.listed: tuple[Path, ...] = ()
         self._links = Links()
 
     def is_writable(self, path: str | Path) -> bool:
@@ -304,6 +310,7 @@ class _Collector:
             elsewhere=self.elsewhere,
             all_seen=self.all_seen,
             links=tuple(self.links.items()),
+            listed=self.listed,
             reopened=tuple(dict.fromkeys(self.reopened)),
         )
 
@@ -314,11 +321,11 @@ def find_places(
     own: OwnPlaces,
     repositories: Sequence[Path] = (),
     scripts: Sequence[Path] = (),
-    around: Sequence[Path] = (),
+    around: Around | None = None,
 ) -> Places:
     """The places of a session that works in ``roots``; looks at the disk, changes nothing.
 
-    ``around``: see ``places_around``.
+    ``around`` is what git reads there beside that.
 
     Of ``repositories``, each a ``.git``, and ``scripts`` the first ones are made read-only: every
     mount costs time. What happens to the others shows when the command has ended. What a hook runs
@@ -337,8 +344,8 @@ def find_places(
     found.homes = homes(home, found.writable)
     found.elsewhere = elsewhere(found.writable)
     where = (*found.homes, *found.elsewhere)
-    shown, credentials = _shown_of(around, own)
-    added = (*own.seen, *shown)
+    shown, credentials = around.shown(own) if around is not None else ((), ())
+    found.listed, added = tuple(shown), (*own.seen, *shown)
     found.all_seen = seen(home, where, os.environ, added, found.writable, found.links)
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
     untracked = (path for path in credentials if not found.is_writable(path))
@@ -379,8 +386,29 @@ def _around(root: Path, shut: Iterable[Path]) -> Iterator[Path]:
             yield common or own
 
 
+class Around:
+    """What git reads to work in ``roots`` and lies around them; made before a command has run.
+
+    A look for credentials there takes its time where there is much. What it found holds as long as
+    ``_REST`` such looks would take, so that commands in a row do not wait for one each.
+    """
+
+    def __init__(self, roots: Iterable[Path], home: Path) -> None:
+        self._places = places_around(roots, home)
+        self._shown: tuple[Sequence[Path], Sequence[Path]] = ((), ())
+        self._holds_until = -math.inf
+
+    def shown(self, own: OwnPlaces) -> tuple[Sequence[Path], Sequence[Path]]:
+        """Which of it is shown, and the credentials there that git does not track."""
+        if self._places and (began := time.monotonic()) >= self._holds_until:
+            self._shown = _shown_of(self._places, own)
+            ended = time.monotonic()
+            self._holds_until = ended + _REST * (ended - began)
+        return self._shown
+
+
 def _shown_of(around: Iterable[Path], own: OwnPlaces) -> tuple[list[Path], list[Path]]:
-    """Which of those are shown, and the credentials there that git does not track."""
+    """See ``Around``."""
     shown, credentials = list[Path](), list[Path]()
     for place in around:
         found = [*islice(own.credentials(place), _MOST_HIDDEN + 1)]

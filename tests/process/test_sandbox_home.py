@@ -304,9 +304,11 @@ def test_git_works_in_a_part_of_a_repository_and_in_a_module_of_one(
         own = OwnPlaces(credentials=credentials_below)
         async with Sandboxed(where, kind, own=own) as inside:
             for access in (Access.READ_ONLY, Access.INSIDE):
-                status = "git log --format=%s && git status --short -uno && git diff --stat"
+                status = "git log --format=%s && git status --short && git diff --stat"
                 log = await inside.with_access(access, status)
                 assert log.startswith("first\n") and "exit code 0" in log and "a |" not in log, log
+                assert "?? new\n" in log and "warning" not in log, log
+                assert (part[0] == "m") is ("?? ../../.env.local" not in log), log
                 names = "../other/b ../../.npmrc ../../.env ../../.env.local ../other/.env"
                 read = await inside.with_access(access, f"cat {names} {home}/elsewhere/secret")
                 is_read = read.startswith("x\nx\nx\n")

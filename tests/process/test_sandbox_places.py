@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agentcli.process import sandbox_places
 from agentcli.process.git_config import programs_of
-from agentcli.process.sandbox_places import OwnPlaces, Places, find_places
+from agentcli.process.sandbox_places import Around, OwnPlaces, Places, find_places
 from agentcli.process.sandbox_watch import TreeWatch
 
 
@@ -189,3 +192,29 @@ def test_a_command_that_only_reads_sees_programs_and_no_caches_of_downloads(
     assert cache <= set(found.seen)
     assert home.resolve() / ".cargo/bin" in found.frozen().seen
     assert cache.isdisjoint(found.frozen().seen)
+
+
+@pytest.mark.spec("SEC-4", "SEC-18")
+def test_commands_in_a_row_in_a_part_of_a_large_repository_do_not_look_around_again_each(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = repository(tmp_path / "top")
+    (top / "part").mkdir()
+    (top / ".env").touch()
+    looks: list[Path] = []
+
+    def credentials(place: Path) -> Iterator[Path]:
+        looks.append(place)
+        time.sleep(0.02)
+        yield place / ".env"
+
+    around, own = Around([top / "part"], home), OwnPlaces(credentials=credentials)
+    for _ in range(3):
+        found = find_places([top / "part"], home, own, around=around)
+        assert found.hidden == (top / ".env",) and found.listed == (top,)
+    assert looks == [top]
+    monkeypatch.setattr(sandbox_places, "_REST", 0)
+    again = Around([top / "part"], home)
+    for _ in range(3):
+        again.shown(own)
+    assert looks == [top] * 4
