@@ -12,6 +12,7 @@ import contextlib
 import math
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -23,10 +24,12 @@ from agentcli.domain.sandbox import HOME_SECRETS
 from agentcli.domain.tools import real_path
 from agentcli.domain.worktrees import common_of_worktree, is_of_submodule, named_by, working_tree_of
 from agentcli.process.directories import (
+    Listing,
     directories_in,
     followed,
     git_directories_below,
     is_directory,
+    listing_of,
 )
 from agentcli.process.git_index import index_of, tracked_in
 from agentcli.process.sandbox_home import (
@@ -62,6 +65,8 @@ _MOST_MOUNTED = 40
 _MOST_PINNED = 100
 _MOST_HIDDEN = 100
 _REST = 100
+_MOST_LOOKED_AT = 20_000
+_MOST_S = 0.5
 
 
 def start_up_places(home: Path) -> list[Path]:
@@ -344,13 +349,13 @@ def find_places(
     found.homes = homes(home, found.writable)
     found.elsewhere = elsewhere(found.writable)
     where = (*found.homes, *found.elsewhere)
-    shown, credentials = around.shown(own) if around is not None else ((), ())
+    shown, not_shown = around.shown(own) if around is not None else ((), ())
     found.listed, added = tuple(shown), (*own.seen, *shown)
     found.all_seen = seen(home, where, os.environ, added, found.writable, found.links)
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
-    untracked = (path for path in credentials if not found.is_writable(path))
+    of_others = (path for path in not_shown if not found.is_writable(path))
     listed = (place for place in found.seen if place not in shown)
-    for path in (*own.hidden, *credentials_in(listed), *untracked):
+    for path in (*own.hidden, *credentials_in(listed), *of_others):
         found.hide(path)
     for each in of_users(home):
         found.home_directory(each)
@@ -389,36 +394,72 @@ def _around(root: Path, shut: Iterable[Path]) -> Iterator[Path]:
 class Around:
     """What git reads to work in ``roots`` and lies around them; made before a command has run.
 
-    A look for credentials there takes its time where there is much. What it found holds as long as
-    ``_REST`` such looks would take, so that commands in a row do not wait for one each.
+    Not so what lies in there and git does not read: credentials that it does not track, and other
+    repositories. A look for these takes its time where there is much. What it found holds as long
+    as ``_REST`` such looks would take, so that commands in a row do not wait for one each.
     """
 
     def __init__(self, roots: Iterable[Path], home: Path) -> None:
         self._places = places_around(roots, home)
+        self._listings: dict[str, Listing] = {}
         self._shown: tuple[Sequence[Path], Sequence[Path]] = ((), ())
         self._holds_until = -math.inf
 
     def shown(self, own: OwnPlaces) -> tuple[Sequence[Path], Sequence[Path]]:
-        """Which of it is shown, and the credentials there that git does not track."""
+        """Which of it is shown, and what of that is not."""
         if self._places and (began := time.monotonic()) >= self._holds_until:
-            self._shown = _shown_of(self._places, own)
+            self._shown = _shown_of(self._places, own, self._listings)
             ended = time.monotonic()
             self._holds_until = ended + _REST * (ended - began)
         return self._shown
 
 
-def _shown_of(around: Iterable[Path], own: OwnPlaces) -> tuple[list[Path], list[Path]]:
+def _shown_of(
+    around: Iterable[Path], own: OwnPlaces, listings: dict[str, Listing]
+) -> tuple[list[Path], list[Path]]:
     """See ``Around``."""
-    shown, credentials = list[Path](), list[Path]()
+    shown, hidden = list[Path](), list[Path]()
     for place in around:
         found = [*islice(own.credentials(place), _MOST_HIDDEN + 1)]
-        if len(found) > _MOST_HIDDEN:
+        others = [*islice(_others_in(place, listings), _MOST_HIDDEN + 1)]
+        if max(len(found), len(others)) > _MOST_HIDDEN:
             continue  # too many to hide
         names = {os.fsencode(each.relative_to(place)): each for each in found}
         tracked = _tracked_in(place, frozenset(names)) if names else ()
         shown.append(place)
-        credentials += (each for name, each in names.items() if name not in tracked)
-    return shown, credentials
+        hidden += others
+        hidden += (each for name, each in names.items() if name not in tracked)
+    return shown, hidden
+
+
+def _others_in(place: Path, listings: dict[str, Listing]) -> Iterator[Path]:
+    """The working trees of other repositories in ``place``, as far as a bounded look finds them.
+
+    A submodule is none, nor a linked working tree: git reads these.
+    """
+    waiting, give_up = deque([str(place)]), time.monotonic() + _MOST_S
+    for _ in range(_MOST_LOOKED_AT):
+        if not waiting or time.monotonic() > give_up:
+            return
+        path = waiting.popleft()
+        try:
+            known = listing_of(path, listings.get(path), _MOST_LOOKED_AT, lambda _: False, give_up)
+        except PermissionError:
+            continue
+        if known is None:
+            continue
+        listings[path] = known
+        entry = Path(path, ".git")
+        if ".git" in known.marks and entry.parent != place and not _belongs_to_one(entry):
+            yield entry.parent
+        else:
+            waiting += [f"{path}/{name}" for name in known.directories if name != "node_modules"]
+
+
+def _belongs_to_one(entry: Path) -> bool:
+    """Whether ``entry``, a ``.git``, is that of a submodule or of a linked working tree."""
+    own = named_by(entry)
+    return own is not None and bool(common_of_worktree(entry, own) or is_of_submodule(entry, own))
 
 
 def _tracked_in(tree: Path, names: frozenset[bytes]) -> frozenset[bytes]:

@@ -323,6 +323,29 @@ def test_git_works_in_a_part_of_a_repository_and_in_a_module_of_one(
 
 @both
 @pytest.mark.spec("SEC-18")
+def test_another_repository_in_the_one_around_is_not_shown(home: Path, kind: str) -> None:
+    """Git does not read it: it is another project, wherever that was cloned."""
+    top = home / "top"
+    fill(top, ("notes/a", "clones/other/deep/secret", "clones/tree/secret"), CANARY)
+    fill(top, (".gitignore",), "/clones/")
+    identity = ("-c", "user.name=A", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+    for place, *words in (
+        (top, "init", "-q"),
+        (top, "add", "."),
+        (top, "commit", "-qm", "first"),
+        (top, "worktree", "add", "-q", "linked"),
+        (top / "clones/other", "init", "-q"),
+    ):
+        subprocess.run(["git", *identity, *words], check=True, cwd=place)
+    (top / "clones/tree/.git").write_text(f"gitdir: {top}/clones/other/.git\n")
+    own = OwnPlaces(credentials=credentials_below)
+    look = "cat ../clones/*/deep/secret ../clones/*/secret; git status --short; ls ../linked"
+    (said,) = told(top / "notes", look, kind=kind, own=own)
+    assert CANARY not in said and "notes\n" in said and "?? ../linked/\n" in said, said
+
+
+@both
+@pytest.mark.spec("SEC-18")
 def test_no_git_file_or_repository_around_a_home_shows_what_lies_there(
     home: Path, kind: str
 ) -> None:
