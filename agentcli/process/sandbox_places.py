@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 
@@ -349,7 +349,8 @@ def find_places(
     found.homes = homes(home, found.writable)
     found.elsewhere = elsewhere(found.writable)
     where = (*found.homes, *found.elsewhere)
-    shown, not_shown = around.shown(own) if around is not None else ((), ())
+    in_any_case = partial(seen, home, where, os.environ, own.seen, found.writable)
+    shown, not_shown = around.shown(own, in_any_case) if around is not None else ((), ())
     found.listed, added = tuple(shown), (*own.seen, *shown)
     found.all_seen = seen(home, where, os.environ, added, found.writable, found.links)
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
@@ -365,6 +366,25 @@ def find_places(
     for path in (*found.hidden, *found.read_only[of_project:], *ours):
         found.pin_above(path)
     return found.places()
+
+
+def _without(path: Path, kept: Iterable[Path]) -> Iterator[Path]:
+    """``path``, or what of it is none of ``kept``, which commands see in any case.
+
+    Such as programs of the user's that lie there. Of a crowd beside these no part is left.
+    """
+    if is_below(path, kept):
+        return
+    beside = list[str]()
+    if any(is_below(each, (path,)) for each in kept):
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
+            some = islice(entries, _MOST_HIDDEN + 1)
+            beside = [entry.path for entry in some if not entry.is_symlink()]
+    if not 0 < len(beside) <= _MOST_HIDDEN:
+        yield path
+        return
+    for each in beside:
+        yield from _without(Path(each), kept)
 
 
 def places_around(roots: Iterable[Path], home: Path) -> tuple[Path, ...]:
@@ -405,10 +425,14 @@ class Around:
         self._shown: tuple[Sequence[Path], Sequence[Path]] = ((), ())
         self._holds_until = -math.inf
 
-    def shown(self, own: OwnPlaces) -> tuple[Sequence[Path], Sequence[Path]]:
-        """Which of it is shown, and what of that is not."""
+    def shown(
+        self, own: OwnPlaces, in_any_case: Callable[[], Sequence[Path]] = tuple
+    ) -> tuple[Sequence[Path], Sequence[Path]]:
+        """Which of it is shown, and what of that is not, unless it is seen ``in_any_case``."""
         if self._places and (began := time.monotonic()) >= self._holds_until:
-            self._shown = _shown_of(self._places, own, self._listings)
+            shown, hidden = _shown_of(self._places, own, self._listings)
+            seen_too = in_any_case() if any(map(is_directory, hidden)) else ()
+            self._shown = shown, [each for path in hidden for each in _without(path, seen_too)]
             ended = time.monotonic()
             self._holds_until = ended + _REST * (ended - began)
         return self._shown

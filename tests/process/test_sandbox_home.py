@@ -323,9 +323,17 @@ def test_git_works_in_a_part_of_a_repository_and_in_a_module_of_one(
 
 @both
 @pytest.mark.spec("SEC-18")
-def test_another_repository_in_the_one_around_is_not_shown(home: Path, kind: str) -> None:
-    """Git does not read it: it is another project, wherever that was cloned."""
+def test_another_repository_in_the_one_around_is_not_shown(
+    home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git does not read it: it is another project, wherever that was cloned.
+
+    But for what is seen for another reason.
+    """
     top = home / "top"
+    fill(top, ("clones/other/bin/tool",), "#!/bin/sh\necho ours")
+    (top / "clones/other/bin/tool").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{top}/clones/other/bin:{os.environ['PATH']}")
     fill(top, ("notes/a", "clones/other/deep/secret", "clones/tree/secret"), CANARY)
     fill(top, (".gitignore",), "/clones/")
     identity = ("-c", "user.name=A", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
@@ -339,9 +347,11 @@ def test_another_repository_in_the_one_around_is_not_shown(home: Path, kind: str
         subprocess.run(["git", *identity, *words], check=True, cwd=place)
     (top / "clones/tree/.git").write_text(f"gitdir: {top}/clones/other/.git\n")
     own = OwnPlaces(credentials=credentials_below)
-    look = "cat ../clones/*/deep/secret ../clones/*/secret; git status --short; ls ../linked"
+    look = "tool; cat ../clones/*/deep/secret ../clones/*/secret; git status --short; ls ../linked"
     (said,) = told(top / "notes", look, kind=kind, own=own)
-    assert CANARY not in said and "notes\n" in said and "?? ../linked/\n" in said, said
+    assert (
+        CANARY not in said and "ours\n" in said and "notes\n" in said and "?? ../linked/\n" in said
+    ), said
 
 
 @both
