@@ -23,7 +23,7 @@ from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleComman
 from agentcli.policy.bash_syntax import MAX_CHARS, parse_bash, unquoted, written_names
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.git_operands import git_operands
-from agentcli.policy.operands import KILLERS, Operands, program_operands
+from agentcli.policy.operands import KILLERS, Operands, above_of, program_operands
 from agentcli.policy.places import (
     LONGEST_LOOSE,
     OPEN,
@@ -31,7 +31,6 @@ from agentcli.policy.places import (
     Starts,
     Variables,
     Words,
-    above_of,
     found_by,
     is_pattern,
     loose_commands,

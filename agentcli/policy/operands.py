@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_wrappers import look_through
-from agentcli.policy.places import Words, above_of, without_sets
+from agentcli.policy.places import Words, closed, without_sets
 from agentcli.policy.read_only_programs import SED_PATTERNS, only_reads
 from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION, UNKNOWN
 
@@ -167,6 +167,17 @@ def _rm(words: Words) -> Operands:
 def _shred(words: Words) -> Operands:
     files = plain_words(words, "-n -s --iterations --size --random-source")
     return Operands(files, files)
+
+
+def above_of(pattern: str) -> str:
+    """``pattern`` with ``..`` for what finds that in some shells (dash, bash before 5.2)."""
+    if "/." not in f"/{pattern}" and "/[" not in f"/{pattern}":
+        return pattern
+    parts = pattern.split("/")
+    return "/".join(
+        ".." if each[:1] in {".", "["} and fnmatch.fnmatchcase("..", closed(each)) else each
+        for each in parts
+    )
 
 
 def _change_mode(words: Words) -> Operands:

@@ -602,17 +602,6 @@ def closed(pattern: str) -> str:
     return pattern[:last] + pattern[last:].replace("[", "[[]")
 
 
-def above_of(pattern: str) -> str:
-    """``pattern`` with ``..`` for what finds that in some shells (dash, bash before 5.2)."""
-    if "/." not in f"/{pattern}" and "/[" not in f"/{pattern}":
-        return pattern
-    parts = pattern.split("/")
-    return "/".join(
-        ".." if each[:1] in {".", "["} and fnmatch.fnmatchcase("..", closed(each)) else each
-        for each in parts
-    )
-
-
 def is_pattern(text: str) -> bool:
     """Whether the shell would look for files that fit ``text``."""
     return _PATTERN.search(text) is not None
