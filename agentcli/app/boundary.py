@@ -245,9 +245,15 @@ def _readable_places(settings: Settings) -> Iterator[Path]:
 def _users_directories(settings: Settings) -> tuple[Path, ...]:
     """What takes effect without a question in every project: no tool writes there without asking.
 
-    Also where it is not there yet. Our own directory and ``.agents`` are known elsewhere.
+    Also where it is not there yet, and where a link at home leads. Our own directory and
+    ``.agents`` are known elsewhere, but not what links in them lead to.
     """
     home = settings.env.get("HOME", "")
     if not home.startswith("/"):
         return ()
-    return tuple(map(Path(home, ".claude").joinpath, KINDS))
+    claude = Path(home, ".claude")
+    places = (claude, Path(home, ".agents"), settings.paths.config_file.parent)
+    return (
+        claude / "settings.json",
+        *(place / kind for place in places for kind in KINDS),
+    )

@@ -207,7 +207,7 @@ class _Collector:
         if _exists(real):
             self.read_only.append(Path(real))
         elif not may_be_born:
-            self.unborn.append(Path(path))
+            self.unborn.append(Path(self._real(Path(path).parent), Path(path).name))
 
     def hide(self, path: str | Path) -> None:
         """No command reads ``path``, unless the workspace is in it."""

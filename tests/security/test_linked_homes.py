@@ -109,3 +109,34 @@ def test_yolo_asks_about_a_command_that_says_it_writes_what_others_run(
         "notes": "mine\nevil\n",
     }
     assert not (dotfiles / "githooks/pre-push").exists()
+
+
+@pytest.mark.spec("SEC-3", "SEC-17")
+@pytest.mark.parametrize("way", ["directory", "files"])
+def test_what_agents_obey_in_every_project_is_protected_behind_links_at_home(
+    model_server: ModelServer, home: Path, way: str
+) -> None:
+    """The user's hooks, skills, agents and commands: they take effect unasked, and outside."""
+    needs("bwrap")
+    root, own = home / "dotfiles", home / ".claude"
+    (root / "claude/agents").mkdir(parents=True)
+    (root / "claude/settings.json").write_text("{}")
+    git(root, "init", "-q")
+    names = ["claude/settings.json", "claude/agents/x.md"]
+    if way == "directory":
+        own.symlink_to("dotfiles/claude")
+        names.append("claude/skills/x/SKILL.md")
+    else:
+        own.mkdir()
+        (own / "agents").symlink_to("../dotfiles/claude/agents")
+        (own / "settings.json").symlink_to("../dotfiles/claude/settings.json")
+    (root / "write.sh").write_text(
+        f"for f in {' '.join(names)} out; do mkdir -p $(dirname $f); echo evil > $f; done\n"
+    )
+    edits = [call("write_file", {"path": name, "content": "evil\n"}) for name in names]
+    model_server.add(call("bash", {"command": "sh write.sh"}), *edits, "Done.")
+    one_shot(model_server, "--permission-mode", "auto", "--sandbox", "bwrap", "go", cwd=root)
+    told = [*facts_of(model_server.requests[-1]).results.values()][1:]
+    assert len(told) == len(names) and all("approval" in text for text in told), told
+    changed = [n for n in names if (root / n).exists() and "evil" in (root / n).read_text()]
+    assert (root / "out").exists() and not changed
