@@ -57,7 +57,8 @@ PROJECT = (".agents", ".agentcli")
 _OF_MAIN_TREE = ("HEAD", "index", "logs/HEAD", "rebase-merge", "rebase-apply", "sequencer")
 # where links stand in a home directory whose files are kept elsewhere, as stow makes them
 _LINKED_IN = (
-    "", ".config", ".local", ".ssh", ".config/git", ".config/fish", ".config/fish/conf.d",
+    "", ".config", ".local", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config/git",
+    ".config/fish", ".config/fish/conf.d",
     ".config/fish/functions", ".config/autostart", ".config/environment.d", ".config/systemd/user",
 )  # fmt: skip
 _MOST_LINKS = 2_000

@@ -21,6 +21,7 @@ FILES = {
     "more": "[alias]\n\tst = status\n",
     "githooks/pre-commit": "#!/bin/sh\necho checked\n",
     "sshconfig": "Host x\n",
+    "gpgagent": "default-cache-ttl 9\n",
     "fish/config.fish": "# mine\n",
     "notes": "mine\n",
 }
@@ -30,6 +31,7 @@ LINKS = {
     ".gitconfig": "dotfiles/gitconfig",
     ".githooks": "dotfiles/githooks",
     ".ssh/config": "../dotfiles/sshconfig",
+    ".gnupg/gpg-agent.conf": "../dotfiles/gpgagent",
     ".config/fish/config.fish": "../../dotfiles/fish/config.fish",
     "notes": "dotfiles/notes",
 }
