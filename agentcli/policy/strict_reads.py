@@ -118,6 +118,8 @@ _LOOP = re.compile(
 _CD = re.compile(r"\s*cd +([\w./+-]+)(?: *(&&|;) *([^;\n]*))?", re.ASCII)
 _GLOB = re.compile(r"(?!-)(?:[\w.+-]+/)*(?!\.)[\w.+-]*\*[\w.+-]*", re.ASCII)
 _PLAIN = re.compile(r"[\w.+/@][\w.+/@,-]*")
+_IGNORE_FILES = (".gitignore", ".ignore", ".rgignore", ".git/info/exclude")  # of ripgrep
+_LARGEST_IGNORE = 256 * 1024
 _MAX_MATCHES = 500
 _MAX_TURNS = 20
 _LONGEST = 4_096
@@ -327,11 +329,13 @@ class _Strict:
             if "--files" in reading.options:  # it tells their names
                 return True
             has_globs = not {"-g", "--glob"}.isdisjoint(reading.options)
+            told = lru_cache(maxsize=None)(_let_in_by)
 
             def is_shown(path: Path, place: Path) -> bool:
                 is_hidden = any(part[0] == "." for part in path.relative_to(place).parts)
                 is_named = has_globs and OF_SOURCES.fullmatch(f"*{path.suffix}")
-                return (not is_hidden or bool(is_named)) and real_path(path) == path  # no link
+                is_seen = not is_hidden or bool(is_named) or _is_let_in(path, told)
+                return is_seen and real_path(path) == path  # no link
 
             return not any(
                 is_shown(path, each) for each in places for path in credentials_below(each)
@@ -442,6 +446,30 @@ def _is_told(program: str, source: str) -> bool:
     """Whether a word that the shell expands is none of a file, whatever comes of it."""
     known = {"echo": _TOLD, "grep": _FILTER}.get(program)
     return known is not None and known.fullmatch(source) is not None
+
+
+def _is_let_in(path: Path, told: Callable[[Path], Sequence[str]]) -> bool:
+    """Whether ripgrep looks at ``path``, hidden as it is, as a file like ``.gitignore`` says."""
+    hidden = [part.casefold() for part in path.parts if part[0] == "."]
+    return any(
+        fnmatch.fnmatchcase(part, pattern)
+        for directory in path.parents
+        for pattern in told(directory)
+        for part in hidden
+    )
+
+
+def _let_in_by(directory: Path) -> list[str]:
+    """The last name of each pattern there with ``!``, ``*`` where that is not certain."""
+    patterns = list[str]()
+    for name in _IGNORE_FILES:
+        data = read_start(directory / name, _LARGEST_IGNORE)
+        lines = map(str.strip, data.decode("utf-8-sig", "replace").splitlines())
+        found = [line[1:].rstrip("/").rpartition("/")[2] for line in lines if line[:1] == "!"]
+        is_whole = len(data) < _LARGEST_IGNORE
+        known = (each.casefold() if re.fullmatch(r"[^\[\\{]+", each) else "*" for each in found)
+        patterns += known if is_whole else ["*"]
+    return patterns
 
 
 def _is_stand_in(found: str) -> bool:

@@ -132,3 +132,32 @@ def test_a_credential_that_is_not_hidden_is_searched_by_asking(workspace: Worksp
         assert is_strict_read(text, workspace, None), text
     key.unlink()
     assert is_strict_read("rg canary", workspace, None)
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not here")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".gitignore", "!.env"),
+        (".ignore", ".*\n!.env*\n"),
+        ("sub/.rgignore", "!.*"),
+        ("sub/.gitignore", "*.log\n!/.env"),
+        (".git/info/exclude", "*.log\n!**/.e[n]v"),
+        (".ignore", "#" * 300_000 + "\n!.env"),
+    ],
+)
+def test_a_hidden_credential_that_is_let_into_searches_asks(
+    workspace: Workspace, name: str, text: str
+) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=workspace.root, check=True)
+    (workspace.root / "sub/.env").write_text("canary\n")
+    told = workspace.root / name
+    told.write_text("*.log\n!.env.example\n# !.env\n!keep\n")
+    assert is_strict_read("rg canary", workspace, None)
+    told.write_text(text)
+    shown = subprocess.run(["rg", "canary"], cwd=workspace.root, capture_output=True, check=False)
+    assert b"canary" in shown.stdout  # the trap is one
+    for search in ("rg canary", "rg canary sub", "cd sub && rg canary"):
+        assert not is_strict_read(search, workspace, None), search
+    assert is_strict_read("rg --files", workspace, None)
