@@ -304,6 +304,8 @@ HOME_SECRETS = (
     ".local/share/jupyter/runtime", ".muttrc", ".mutt", ".config/mutt", ".config/neomutt",
     ".config/aerc", ".config/himalaya", ".irssi", ".config/hexchat", ".config/keybase",
     ".config/borg", ".local/share/atuin", ".config/fish/fish_variables", ".vault_pass",
+    ".vault_pass.txt", ".copilot/config.json", ".influxdbv2/configs", ".twilio-cli",
+    ".config/weechat/irc.conf", ".config/rustdesk", ".config/exercism",
 )  # fmt: skip
 """What in a home directory holds keys, passwords or what was typed, by the names that are known."""
 

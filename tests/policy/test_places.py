@@ -264,7 +264,8 @@ def test_what_the_sandbox_hides_of_a_home_is_read_and_written_by_asking_alone(
         ".yarnrc.yml", ".aider.conf.yml", ".continue/config.json", ".cursor/mcp.json", ".muttrc",
         ".config/Cursor/User/globalStorage/state.vscdb", ".Renviron", ".ivy2/.credentials",
         ".config/helm/repositories.yaml", ".local/share/jupyter/runtime/jpserver-1.json",
-        ".config/fish/fish_variables",
+        ".config/fish/fish_variables", ".copilot/config.json", ".vault_pass.txt",
+        ".influxdbv2/configs", ".twilio-cli/config.json",
     ],
 )  # fmt: skip
 def test_what_less_known_programs_keep_in_a_home_is_read_by_asking(
