@@ -75,6 +75,7 @@ class _Others:
         self._listings: dict[str, Listing] = {}
         self._workplaces: Sequence[str] = ()
         self._linked: Sequence[tuple[str, str]] = ()
+        self._settings: Sequence[tuple[str, str]] = ()
         self._looked_at = -math.inf
         self._searched: dict[str, None] = {}
 
@@ -84,14 +85,16 @@ class _Others:
         ``search_path`` is the ``PATH`` of the session's shell outside, if it was changed.
         """
         from agentcli.process.directories import workplaces_below
-        from agentcli.process.sandbox_places import names_at_home, other_names
+        from agentcli.process.sandbox_places import is_setting, names_at_home, other_names
 
         self._searched |= dict.fromkeys(filter(None, (search_path,)))
         roots = [*map(real_path, self._roots)]
         self._workplaces = workplaces_below(map(str, roots), self._listings)
         inside = (f"{root}/{name}" for root in roots for name in ("", *IN_DIRECTORIES))
         directories = (*inside, *islice(self._workplaces, _MOST_WITH_LINKS))
-        self._linked = [*names_at_home(_home(), roots), *other_names(directories, roots)]
+        home, at_home = _home(), names_at_home(_home(), roots)
+        self._linked = [*at_home, *other_names(directories, roots)]
+        self._settings = [each for each in at_home if is_setting(*each, home, roots)]
         self._looked_at = time.monotonic()
 
     def run(self, path: Path) -> str:
@@ -110,7 +113,7 @@ class _Others:
         for place, link in self._linked:
             if names[1].is_relative_to(place):
                 other = Path(link, names[1].relative_to(place))
-                if protected_place((other,), ()):
+                if (place, link) in self._settings or protected_place((other,), ()):
                     return f"your {other}"
         return run_by_git(path, self._workplaces)
 
@@ -145,11 +148,12 @@ def session_sandbox(
     def own_places() -> OwnPlaces:
         from agentcli.policy.places import credentials_below, protected_place
         from agentcli.process.environment import own_program
-        from agentcli.process.sandbox_places import OwnPlaces, names_at_home
+        from agentcli.process.sandbox_places import OwnPlaces, is_setting, names_at_home
 
         paths = settings.paths
-        roots = map(real_path, (workspace.root, *workspace.extra))
-        at_home = names_at_home(_home(), roots)
+        home = _home()
+        roots = [*map(real_path, (workspace.root, *workspace.extra))]
+        at_home = names_at_home(home, roots)
         programs = tuple(own_program((workspace.root, *workspace.extra)))
         catalogue = paths.catalogue_file
         return OwnPlaces(
@@ -174,7 +178,11 @@ def session_sandbox(
             scripts=(
                 *_hook_scripts(settings, (workspace.cwd, *workspace.extra)),
                 *obeyed,
-                *(Path(real) for real, link in at_home if protected_place((Path(link),), ())),
+                *(
+                    Path(real)
+                    for real, link in at_home
+                    if is_setting(real, link, home, roots) or protected_place((Path(link),), ())
+                ),
                 *(place for place in programs if place.is_symlink()),
             ),
             credentials=credentials_below,

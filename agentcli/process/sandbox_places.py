@@ -60,6 +60,9 @@ _LINKED_IN = (
     "", ".config", ".local", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config/git",
     ".config/fish", ".config/fish/conf.d",
     ".config/fish/functions", ".config/autostart", ".config/environment.d", ".config/systemd/user",
+    ".config/nvim", ".config/nvim/lua", ".vim", ".emacs.d", ".config/emacs", ".config/doom",
+    ".config/helix", ".config/zsh", ".zsh", ".bashrc.d", ".config/nushell", ".config/direnv",
+    ".config/tmux", ".config/kitty", ".config/hypr", ".config/sway", ".config/i3",
 )  # fmt: skip
 _MOST_LINKS = 2_000
 _MOST_MOUNTED = 40
@@ -81,6 +84,17 @@ def names_at_home(home: Path, roots: Iterable[Path]) -> list[tuple[str, str]]:
     By links there: a repository of the user's settings is worked in, and they take effect at once.
     """
     return other_names((f"{each}/{name}" for each in of_users(home) for name in _LINKED_IN), roots)
+
+
+def is_setting(real: str, link: str, home: Path, roots: Iterable[Path]) -> bool:
+    """Whether ``link``, of ``names_at_home``, gives a part of ``roots`` a hidden name there.
+
+    What has one is the user's settings, of which shells, editors and terminals run what they say.
+    A working directory as a whole is what somebody chose to work in, whatever leads there.
+    """
+    if Path(real) in roots:
+        return False
+    return any(link.startswith(f"{each}/.") for each in of_users(home))
 
 
 def other_names(directories: Iterable[str], roots: Iterable[Path]) -> list[tuple[str, str]]:

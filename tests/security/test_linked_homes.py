@@ -23,6 +23,9 @@ FILES = {
     "sshconfig": "Host x\n",
     "gpgagent": "default-cache-ttl 9\n",
     "fish/config.fish": "# mine\n",
+    "nvim/init.lua": "-- mine\n",
+    "kitty.conf": "# mine\n",
+    "tmux.conf": "# mine\n",
     "notes": "mine\n",
 }
 LINKS = {
@@ -33,11 +36,15 @@ LINKS = {
     ".ssh/config": "../dotfiles/sshconfig",
     ".gnupg/gpg-agent.conf": "../dotfiles/gpgagent",
     ".config/fish/config.fish": "../../dotfiles/fish/config.fish",
+    ".config/nvim": "../dotfiles/nvim",
+    ".config/kitty/kitty.conf": "../../dotfiles/kitty.conf",
+    ".tmux.conf": "dotfiles/tmux.conf",
+    ".dotfiles": "dotfiles",
     "notes": "dotfiles/notes",
 }
 EVIL = "[core]\n\tfsmonitor = touch evil\n"
 ATTACK = f"""
-for f in */* [fgmnvz]* sshconfig; do printf '{EVIL}' > $f; done 2>/dev/null
+for f in */* [fgkmntvz]* sshconfig; do printf '{EVIL}' > $f; done 2>/dev/null
 for f in githooks/post-commit githooks/pre-push; do echo '#!/bin/sh' > $f; chmod +x $f; done
 """
 
