@@ -51,6 +51,9 @@ _NOT_TOLD_APART = (
 )
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
 
+# shadow(5): what root alone reads, and a command that root runs
+_ROOTS = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
+
 _open: list[SessionSandbox] = []
 
 
@@ -400,7 +403,9 @@ class SessionSandbox:
             }
             tracked = {below[name] for name in tracked_in(index, below)} if below else ()
             shut = [each for each in shut if each not in tracked]
-        return replace(places, shut=outermost(shut))
+        of_root = [] if os.getuid() else [each for each in map(Path, _ROOTS) if each.exists()]
+        listed = (*places.listed, *dict.fromkeys(each.parent for each in of_root))
+        return replace(places, shut=(*outermost(shut), *of_root), listed=listed)
 
     def _with(self, places: Places, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         private, reads_only = self._private, access.reads_only

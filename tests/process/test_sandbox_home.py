@@ -589,3 +589,24 @@ def test_what_lies_in_the_workspace_leads_to_nothing_in_the_home_directory(
     )
     assert before.count("of python") == (0 if way == "chain" else 2)
     assert CANARY not in after
+
+
+@both
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.skipif(bool(os.getuid()), reason="only root reads it anyway")
+def test_what_root_alone_may_read_no_search_of_roots_shows(tmp_path: Path, kind: str) -> None:
+    first = Path("/etc/shadow").read_text().partition(":")[0]
+
+    async def run() -> tuple[list[str], str]:
+        async with Sandboxed(tmp_path, kind) as inside:
+            command = (
+                'cat "$(printf /etc/shad%s ow)"; grep -r x /etc/shadow-; cat /etc/hostname; ls /etc'
+            )
+            ways = (Access.SEARCH, Access.INSIDE_SEARCH)
+            asked = await inside.with_access(Access.READ_ONLY, "cat /etc/shadow")
+            return [await inside.with_access(access, command) for access in ways], asked
+
+    hidden, asked = asyncio.run(run())
+    assert asked.startswith(f"{first}:")
+    for said in hidden:
+        assert f"{first}:" not in said and "hostname" in said and "ermission denied" in said, said
