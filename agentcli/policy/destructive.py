@@ -52,9 +52,8 @@ _HARMLESS_DEVICES = re.compile(
 _ONLY_THERE = re.compile(
     r"\s*cd +([\w./+-]+) +&&(?:(?!\|\||[;\n]|(?<!&)&(?!&)).)*", re.ASCII | re.DOTALL
 )
-_MADE_BY_BRACES = re.compile(
-    r"(?<![^\s;&|(`])\{([^{}\s]*,[^{}\s]*)\}"
-)  # "{rm,-rf,..}" is a command
+# "{rm,-rf,..}" is a command
+_MADE_BY_BRACES = re.compile(r"(?<![^\s;&|(`])\{([^{},\s]*+,[^{}\s]*+)\}")
 _GITS = "git's own directory"
 _PRIVATE = "/tmp"  # noqa: S108 - commands in a sandbox have one of their own
 _TEXT = re.compile(r"[\s'\"()]")
@@ -93,7 +92,8 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
     if not parsed.understood:
         if len(text) <= LONGEST_LOOSE:
             apart = _MADE_BY_BRACES.sub(lambda found: found[1].replace(",", " "), text)
-            commands = (*commands, *loose_commands(text), *loose_commands(apart))
+            texts = dict.fromkeys((text, apart))
+            commands = (*commands, *(each for one in texts for each in loose_commands(one)))
         elif _DESTROYER.search(text):
             what = "the command is too long to tell what it destroys"
             yield Danger(what, "", is_destructive=True)

@@ -38,7 +38,7 @@ _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _TRANSPARENT = frozenset({"timeout", "nice", "ionice", "nohup", "stdbuf"})
 _GLOB_CHARACTERS = re.compile(r"[*?]")
 _PARTS_WORDS = re.compile(r"[\s'\"]")
-_BRACES = re.compile(r"(?:^|[\s;&|(`])\{\S*(?:,|\.\.)")  # "{r,}m": what bash makes a program of
+_BRACES = re.compile(r"(?:^|[\s;&|(`])\{(\S*+)")  # "{r,}m": what bash makes a program of
 # what "PROGRAM WORD *" does not say: options that run or obey what they name, write or send there
 _MAKE = (
     r"[^-].*=.*|-[^-]*[fCEI].*|--(?!(?:keep-going|silent|quiet|jobs|dry-run|always-make|trace|verbose"
@@ -396,9 +396,13 @@ def touches_command(pattern: str, text: str, parsed: ParsedCommand) -> bool:
 
 def may_touch(pattern: str, text: str, parsed: ParsedCommand) -> bool:
     """Whether a part that cannot be told might be covered."""
-    if not parsed.understood and (_BRACES.search(text) or names_command_of(pattern, text)):
+    if not parsed.understood and (_has_choice(text) or names_command_of(pattern, text)):
         return True
     return any(_may_be(pattern, command) for command in parsed.commands)
+
+
+def _has_choice(text: str) -> bool:
+    return any("," in word[1] or ".." in word[1] for word in _BRACES.finditer(text))
 
 
 def _may_be(pattern: str, command: SimpleCommand) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -457,3 +458,15 @@ def test_a_command_that_is_too_long_to_be_read_asks_in_every_mode(
     held = Policy(Mode.AUTO, contained=True)
     assert judged(asked, held).answer is Answer.ALLOW
     assert judged(command(workspace, "a; " * 34_000 + "rm -rf ."), held).answer is Answer.ASK
+
+
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize(
+    ("text", "deny"), [("`{" + "a," * 9_900, []), ("({" * 49_000, ["bash(rm *)"])]
+)
+def test_a_long_command_of_braces_is_answered(
+    text: str, deny: list[str], workspace: Workspace
+) -> None:
+    policy, started = policy_of(Mode.DEFAULT, [], deny), time.process_time()
+    assert judged(command(workspace, text), policy).answer is Answer.ASK
+    assert time.process_time() - started < 1  # seconds: without end, not a slow machine
