@@ -245,6 +245,9 @@ class _Strict:
             if not (is_null or is_joined or is_read):
                 return False
         words = self._words(command)
+        is_fed = command.upstream and all(each.operator != "<" for each in command.redirections)
+        if words and words[0] == "rg" and is_fed:
+            words.append("-")  # that it searches, where no file is named
         return words is not None and self._call(words)
 
     def _words(self, command: SimpleCommand) -> list[str] | None:

@@ -126,9 +126,19 @@ def test_a_credential_that_is_not_hidden_is_searched_by_asking(workspace: Worksp
         "rg -t py canary",
         "rg canary -g '!x'",
         "cd sub; rg canary",
+        "ls | rg canary sub",
+        "ls | rg canary < /dev/null",
+        "ls | if true; then rg canary; fi < /dev/null",
+        "ls < /dev/null | if true; then rg canary < /dev/null; fi",
+        "rg canary | cat",
     ):
         assert not is_strict_read(text, workspace, None), text
-    for text in ("rg --files", "rg canary a.txt"):
+    for text in (
+        "rg --files",
+        "rg canary a.txt",
+        "rg --files | rg canary",
+        "ls | cat | rg canary 2>/dev/null",
+    ):
         assert is_strict_read(text, workspace, None), text
     key.unlink()
     assert is_strict_read("rg canary", workspace, None)
