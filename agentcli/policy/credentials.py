@@ -251,14 +251,18 @@ def may_search(text: str, cwd: Path) -> bool:
     return any(_may_search(command, starts) for command in (*parsed.commands, *named))
 
 
-def may_stay_open(workspace: Workspace) -> bool:
-    """Whether a search may show credentials of a home directory that are too many to be hidden.
+def roots_with_homes(workspace: Workspace) -> list[Path]:
+    """Those of the workspace in which a home directory lies."""
+    known = homes_of_users(os.path.expanduser("~"))  # noqa: PTH111 - never raises
+    homes = [real_path(Path(each)) for each in known]
+    return [real for _, real in workspace.led if any(each.is_relative_to(real) for each in homes)]
+
+
+def may_stay_open(roots: Sequence[Path]) -> bool:
+    """Whether a search may show credentials of ``roots_with_homes`` that are too many to be hidden.
 
     There are some for sure, and they lie anywhere; a project is looked through as far as it goes.
     """
-    known = homes_of_users(os.path.expanduser("~"))  # noqa: PTH111 - never raises
-    homes = [real_path(Path(each)) for each in known]
-    roots = [real for _, real in workspace.led if any(each.is_relative_to(real) for each in homes)]
     return not all(map(_is_looked_through, roots))
 
 

@@ -281,11 +281,12 @@ def _secret_read(judged: _Judged, paths: Sequence[Path]) -> Decision | None:
 def _not_hidden(judged: _Judged) -> str:
     """What to say of a contained command that may find what its sandbox cannot hide."""
     policy = judged.place.policy
-    if not policy.contained or judged.secret or judged.asks_for or not judged.searches:
+    if not policy.contained or judged.secret or judged.asks_for:
         return ""
-    from agentcli.policy.credentials import may_stay_open
+    from agentcli.policy.credentials import may_stay_open, roots_with_homes
 
-    if not may_stay_open(judged.place.workspace):
+    roots = roots_with_homes(judged.place.workspace)
+    if not (roots and judged.searches and may_stay_open(roots)):
         return ""
     return "it looks into files of a home directory, which has too many to hide all credentials"
 
