@@ -302,8 +302,8 @@ KILLERS = frozenset({"rm", "shred", "unlink", "mv", "chmod", "chown", "truncate"
 def _find(words: Words) -> Operands:
     """``find`` destroys below its starts, unless a pattern narrows what is found there."""
     starts: list[str | None] = []
-    follows = any("L" in (word or "") for word in words[: len(words) - len(_behind_options(words))])
-    words = _behind_options(words)
+    at = _first_start(words)
+    follows, words = any("L" in (word or "") for word in words[:at]), words[at:]
     for word in words:
         if word is not None and word.startswith(("-", "(", "!")):
             break
@@ -335,12 +335,12 @@ def _find(words: Words) -> Operands:
     return Operands((*written, *starts), tuple(lost), is_recursive=True)
 
 
-def _behind_options(words: Words) -> Words:
-    """Of ``find -L -D tree . -delete`` what stands behind its own options: find(1)."""
+def _first_start(words: Words) -> int:
+    """Where the places begin in ``find -L -D tree . -delete``, behind its own options: find(1)."""
     at = 0
     while at < len(words) and _FIND_OPTION.fullmatch(words[at] or ""):
         at += 1 + (words[at] == "-D")
-    return words[at:]
+    return at
 
 
 def _named_by(tests: Words, starts: Sequence[str | None]) -> Words:
