@@ -64,7 +64,8 @@ _LINKED_IN = (
     ".config/helix", ".config/zsh", ".zsh", ".bashrc.d", ".config/nushell", ".config/direnv",
     ".config/tmux", ".config/kitty", ".config/hypr", ".config/sway", ".config/i3",
 )  # fmt: skip
-_MOST_LINKS = 2_000
+_MOST_NAMES = 2_000
+_MOST_LINKS = 20_000
 _MOST_MOUNTED = 40
 _MOST_PINNED = 100
 _MOST_HIDDEN = 100
@@ -99,15 +100,17 @@ def is_setting(real: str, link: str, home: Path, roots: Iterable[Path]) -> bool:
 
 def other_names(directories: Iterable[str], roots: Iterable[Path]) -> list[tuple[str, str]]:
     """What of ``roots``, which are real, links in ``directories`` lead to, and these links."""
-    found, roots = list[tuple[str, str]](), tuple(roots)
+    roots, links = tuple(roots), islice(_links_in(directories), _MOST_LINKS)
+    named = ((real_text(link), link) for link in links)
+    return [each for each in named if is_below(each[0], roots)]
+
+
+def _links_in(directories: Iterable[str]) -> Iterator[str]:
     for directory in directories:
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
-            links = (
-                os.path.normpath(e.path) for e in islice(entries, _MOST_LINKS) if e.is_symlink()
-            )
-            named = ((real_text(link), link) for link in links)
-            found += (each for each in named if is_below(each[0], roots))
-    return found
+            for entry in islice(entries, _MOST_NAMES):
+                if entry.is_symlink():
+                    yield os.path.normpath(entry.path)
 
 
 @dataclass(frozen=True, slots=True)

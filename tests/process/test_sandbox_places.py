@@ -218,3 +218,18 @@ def test_commands_in_a_row_in_a_part_of_a_large_repository_do_not_look_around_ag
     for _ in range(3):
         again.shown(own)
     assert looks == [top] * 4
+
+
+@pytest.mark.spec("SEC-13", "SEC-17")
+def test_links_are_followed_as_far_as_a_look_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_places, "_MOST_LINKS", 5)
+    places = [tmp_path / name for name in ("a", "b", "gone", "c")]
+    for place in (places[0], places[1], places[3]):
+        place.mkdir()
+        for number in range(3):
+            (place / f"{number}").symlink_to("../x")
+    found = sandbox_places.other_names(map(str, places), [tmp_path])
+    assert [real for real, _ in found] == [str(tmp_path / "x")] * 5
+    assert {Path(link).parent for _, link in found} == {places[0], places[1]}
