@@ -11,7 +11,7 @@ import re
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -39,7 +39,7 @@ _WRITTEN = frozenset(
 )
 _MARKS = frozenset({".git", *IN_DIRECTORIES})
 _ALWAYS = _MARKS | OBEYED  # looked at however many others there are
-# others' packages: nobody opens one of them as a project; their repositories are looked at
+# others' packages: nobody opens one of them as a project, but what is a repository of its own
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
 _HEAD, _LINKED_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-f]{40}"), re.compile(rb"refs/")
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
@@ -393,10 +393,23 @@ def link_or(path: str) -> str:
     return parent if os.path.islink(parent) else path  # noqa: PTH114 - a text
 
 
-def is_in_package(path: str, roots: Iterable[str]) -> bool:
-    """Whether it is part of others' packages in one of ``roots``."""
-    below = (path[len(root) :].split("/") for root in roots if lies_below(path, root))
-    return not all(map(_PACKAGES.isdisjoint, below))
+def is_in_package(path: str, roots: Iterable[str], trees: Container[str] = ()) -> bool:
+    """Whether the directory is part of others' packages in one of ``roots``.
+
+    A repository in there is none, such as a submodule in "vendor": ``trees`` have been one.
+    """
+    place = path.rstrip("/")
+    for root in roots:
+        below = place[len(root) :].split("/") if lies_below(place, root) else []
+        packages = [at for at, name in enumerate(below) if name in _PACKAGES]
+        for at in range(len(below), packages[-1] if packages else len(below), -1):
+            each = root + "/".join(below[:at])
+            if each in trees or os.path.lexists(f"{each}/.git"):
+                break
+        else:
+            if packages:
+                return True
+    return False
 
 
 def parents_of(path: str) -> Iterator[str]:

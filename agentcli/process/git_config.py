@@ -108,7 +108,8 @@ _MANAGERS = (
     (b"devenv", ("devenv.nix", "devenv.yaml")),
     (b"devbox", ("devbox.json",)),
 )  # fmt: skip
-_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|env)\Z")
+_FLAKE = re.compile(rb"use flake[ \t]+[\"']?(?:path:)?([\w.@+/-]+)")
+_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|nix|env)\Z")
 # git-merge(1): "merge strategies"; of another name git runs a program
 _STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
 _APPLIES = re.compile(
@@ -361,7 +362,8 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
     """
     for manager, names in _MANAGERS:
         if manager in script:
-            yield from (joined(tree, name) for name in names)
+            places = dict.fromkeys((tree, own or tree, *_flakes(script, own or tree)))
+            yield from (joined(place, name) for place in places for name in names)
     bases, top = [tree, own] if own else [tree], tree
     if _LEADS_OUT.search(script) or os.fsencode(os.path.dirname(tree)) + b"/" in script:  # noqa: PTH120 - a text
         around = list(islice(parents_of(tree), _MOST_AROUND))
@@ -370,6 +372,12 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
         place = real_text(path)
         if place.startswith(f"{top}/"):
             yield place
+
+
+def _flakes(script: bytes, own: str) -> Iterator[str]:
+    """The directories that "use flake ./nix#shell" names in an ``.envrc``."""
+    for said in _FLAKE.findall(script):
+        yield joined(own, os.fsdecode(said))
 
 
 def _words(value: str) -> list[str]:

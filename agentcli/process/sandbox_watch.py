@@ -131,6 +131,7 @@ class TreeWatch:
         self._shared: set[str] = set()  # what working trees in the roots have outside of them
         self.known = Survey()
         self.users = Survey()
+        self._trees = set[str]()
         self.read_only: Mapping[str, Pinned] = {}
 
     def learn(self, others: Iterable[TreeWatch] = (), check: Callable[[], object] = bool) -> Survey:
@@ -256,6 +257,8 @@ class TreeWatch:
 
     def _look(self, give_up: float = 0.0, check: Callable[[], object] = bool) -> Survey:
         found = Survey()
+        # whoever has removed a ".git" hides nothing by that
+        self._trees = set().union(*self.users.trees.values(), *self.known.trees.values())
         # no crowd of new directories hides what was known, nor what comes up where the user works
         old = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
         waiting = [*self._roots, *old, *islice(self._listings, MOST_DIRECTORIES // 2)]
@@ -343,7 +346,7 @@ class TreeWatch:
             else:
                 self._link(path, found)
             return
-        if is_in_package(prefix, (*self._roots, *self._untrusted)):
+        if is_in_package(prefix, (*self._roots, *self._untrusted), self._trees):
             return
         if is_obeyed(plain_name(name)) or os.path.islink(path):  # noqa: PTH114 - a text
             self._add_file(path, Kind.SCRIPT, found)  # where a link leads is named by it

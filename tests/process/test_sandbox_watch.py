@@ -510,6 +510,36 @@ def test_what_an_envrc_loads_is_protected(root: Path, tree: str) -> None:
     assert run_by_git(root / "tools/other") == ""
 
 
+@pytest.mark.parametrize("place", ["packages/a", "packages/a/b"])
+def test_what_an_envrc_below_has_nix_evaluate_is_protected(root: Path, place: str) -> None:
+    envrc = "use flake; use flake ./own#shell; use nix dev/tools.nix"
+    made = f"{REPOSITORY}; mkdir -p {place}/own {place}/dev; echo '{envrc}' >{place}/.envrc"
+    names = [f"{place}/{name}" for name in ("flake.nix", "own/flake.nix", "dev/tools.nix")]
+    command = f"echo evil | tee {' '.join(names)} >{place}/dev/other.nix"
+    told = "".join(born(root, command, before=f"{made}; touch {' '.join(names)}"))
+    assert all(f"/{name} would" in told for name in names) and told.count("would take") == 3
+    assert all(run_by_git(root / name) == "run by .envrc" for name in names)
+
+
+@pytest.mark.parametrize("place", ["vendor/lib", "node_modules/x/lib", "vendor"])
+@pytest.mark.parametrize("first", ["true", "rm -rf {}/.git"])
+def test_what_a_submodule_among_packages_has_others_run_is_protected(
+    root: Path, place: str, first: str
+) -> None:
+    envrc = f"mkdir -p {place}/.vscode; echo '. ./env' >{place}/.envrc"
+    made = f"{REPOSITORY}; {envrc}; touch {place}/env {place}/.vscode/tasks.json"
+    sh(f"{made}; git init -q {place}", root)
+    (watch := TreeWatch([root])).learn()
+    sh(first.format(place), root)
+    watch.compare()
+    sh(f"cd {place}; echo evil | tee env .vscode/tasks.json .lvimrc >other", root)
+    told = "".join(watch.compare())
+    assert all(
+        f"/{place}/{name} would" in told for name in ("env", ".vscode/tasks.json", ".lvimrc")
+    )
+    assert (root / place / "env").read_text() == "" and (root / place / "other").exists()
+
+
 @pytest.mark.parametrize("how", ["source_env", "source_env_if_exists", "dotenv_if_exists"])
 @pytest.mark.parametrize("before", ["touch local/dev", "true"])
 def test_what_direnv_loads_by_its_own_words_is_protected(root: Path, how: str, before: str) -> None:
