@@ -276,6 +276,7 @@ def test_what_a_clone_or_a_package_brings_is_left_alone(root: Path) -> None:
     made = "mkdir .vscode; echo x > .vscode/tasks.json; echo x > .envrc"
     assert born(root, f"git init -q clone; cd clone; {made}") == []
     assert born(root, f"mkdir -p node_modules/p; cd node_modules/p; {made}") == []
+    assert born(root, f"git init -q vendor/p; cd vendor/p; {made}", before="mkdir vendor") == []
     # a directory of a submodule is there, and empty, before it is fetched
     assert (
         born(root, f"git init -q .; {made}; cd lib; git init -q .; {made}", before="mkdir lib")
