@@ -118,6 +118,10 @@ class StartFailed(Exception):
     """The command could not be started; the text says why."""
 
 
+class DirectoryFailed(StartFailed):
+    """Because its directory cannot be entered."""
+
+
 Sink = Callable[[bytes], bool]
 """Takes output as it comes; ``False`` means that no more is wanted: the command is killed."""
 
@@ -335,7 +339,8 @@ class GuardedProcess:
         await uninterruptible(self._send_request(marshal.dumps(request)))
         problem = await self.started
         if problem:
-            raise StartFailed(problem)
+            is_directory = problem.endswith("(directory)")
+            raise (DirectoryFailed if is_directory else StartFailed)(problem)
 
     async def _send_request(self, data: bytes) -> None:
         with contextlib.suppress(OSError):  # a guard that has gone is noticed in ``_close``

@@ -31,6 +31,7 @@ from agentcli.process.environment import base_environment, find_program
 from agentcli.process.run import (
     Capture,
     Command,
+    DirectoryFailed,
     Ending,
     LiveOutput,
     Result,
@@ -88,6 +89,7 @@ _PLACE_REFUSED = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 # a mount over one file cannot be renamed or removed: rename(2), unlink(2)
+_NOT_ENTERED = b"bwrap: Can't chdir to "
 _KEPT_BUSY = b"Device or resource busy"
 
 
@@ -223,7 +225,7 @@ class BashTool(BaseTool[BashArguments]):
         try:
             return await self._run_in((shell, handover), start, args, ctx, background)
         except StartFailed as error:
-            return ToolOutput.error(f"Cannot start {shell} in {start.cwd}: {error}.")
+            return await _left(ctx, start, error)
         finally:
             handover.close()
 
@@ -274,6 +276,8 @@ class BashTool(BaseTool[BashArguments]):
         finally:
             output.close()
             born = await _settle(ctx, start, lives) if confined or not start.sandbox else ()
+        if ended.returncode and output.capture.data().startswith(_NOT_ENTERED):
+            return await _left(ctx, start, DirectoryFailed("it cannot be entered in the sandbox"))
         notes = [f"[{start.gone}; this ran in {start.cwd}]"] if start.gone else []
         if output.run is None:
             notes += await _keep_state(ctx, start, handover, ended)
@@ -345,6 +349,14 @@ async def _not_run(ctx: BashContext, start: _Start) -> ToolOutput:
         await ctx.state.set(STATE_KEY, replace(states, **{domain: back}).to_json())
     where = f"The next command starts in {start.cwd}"
     return ToolOutput.error(f"{start.gone}: nothing was run. {where}.")
+
+
+async def _left(ctx: BashContext, start: _Start, error: StartFailed) -> ToolOutput:
+    """A directory that no command can start in is not kept: none could lead out of it."""
+    gone = f"Cannot start a shell in {start.cwd}: {error}"
+    if start.cwd == ctx.workspace.cwd or not isinstance(error, DirectoryFailed):
+        return ToolOutput.error(f"{gone}.")
+    return await _not_run(ctx, replace(start, gone=gone, cwd=ctx.workspace.cwd))
 
 
 def _has_boundary(ctx: BashContext) -> bool:

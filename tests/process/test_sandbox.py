@@ -949,3 +949,13 @@ def test_who_cancels_does_not_wait_for_the_look_at_a_large_tree(
         await sandbox.aclose()
 
     asyncio.run(main())
+
+
+@pytest.mark.spec("OPS-1", "SEC-6", "SEC-7")
+@pytest.mark.parametrize("shuts", ["mkdir d; cd d; chmod 0 .", "cd /proc/$$/fd"])
+def test_a_directory_that_cannot_be_entered_is_left(work: Path, shuts: str) -> None:
+    (work / "kept").touch()
+    _, inside, after = told(work, shuts, "rm -rf *", "pwd")
+    assert "Cannot start a shell in" in inside and "nothing was run" in inside
+    assert after.startswith(f"{work}\n[exit")
+    assert (work / "kept").exists()

@@ -164,6 +164,15 @@ def test_in_a_deleted_directory_nothing_runs_and_the_next_is_in_the_session_s(
     assert texts[2].startswith(f"{tmp_path}\n[exit")
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every directory")
+@pytest.mark.spec("OPS-1", "SEC-6")
+def test_a_directory_that_cannot_be_entered_is_left(tmp_path: Path) -> None:
+    texts = several(tool_context(tmp_path), "mkdir shut; cd shut; chmod 0 .", "rm -rf *", "pwd")
+    assert f"Cannot start a shell in {tmp_path}/shut: Permission denied" in texts[1]
+    assert "nothing was run" in texts[1]
+    assert texts[2].startswith(f"{tmp_path}\n[exit")
+
+
 @pytest.mark.spec("OPS-1")
 def test_a_deleted_workspace_is_a_clear_error(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
