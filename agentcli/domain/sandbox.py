@@ -306,6 +306,9 @@ HOME_SECRETS = (
     ".config/borg", ".local/share/atuin", ".config/fish/fish_variables", ".vault_pass",
     ".vault_pass.txt", ".copilot/config.json", ".influxdbv2/configs", ".twilio-cli",
     ".config/weechat/irc.conf", ".config/rustdesk", ".config/exercism",
+    ".cache/huggingface/stored_tokens", ".passwd-s3fs", ".bash_eternal_history", ".zhistory",
+    ".local/state/zsh/history", ".local/share/zsh/history", ".augment/session.json",
+    ".gitlab-runner/config.toml",
 )  # fmt: skip
 """What in a home directory holds keys, passwords or what was typed, by the names that are known."""
 

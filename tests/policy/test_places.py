@@ -266,6 +266,9 @@ def test_what_the_sandbox_hides_of_a_home_is_read_and_written_by_asking_alone(
         ".config/helm/repositories.yaml", ".local/share/jupyter/runtime/jpserver-1.json",
         ".config/fish/fish_variables", ".copilot/config.json", ".vault_pass.txt",
         ".influxdbv2/configs", ".twilio-cli/config.json",
+        ".cache/huggingface/stored_tokens", ".passwd-s3fs", ".bash_eternal_history", ".zhistory",
+        ".local/state/zsh/history", ".local/share/zsh/history", ".augment/session.json",
+        ".gitlab-runner/config.toml",
     ],
 )  # fmt: skip
 def test_what_less_known_programs_keep_in_a_home_is_read_by_asking(
