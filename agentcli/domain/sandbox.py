@@ -343,6 +343,8 @@ _EXAMPLES = (".example", ".sample", ".template", ".dist")
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 IN_DIRECTORIES = {
     ".husky": ("",),
+    ".lefthook": ("",),
+    ".lefthook-local": ("",),
     ".vscode": (
         "tasks.json", "settings.json", "launch.json", "mcp.json", "c_cpp_properties.json",
         "cmake-kits.json",

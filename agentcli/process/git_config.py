@@ -92,8 +92,8 @@ _MANAGERS = (
     (
         b"lefthook",
         (
-            *(f"{dot}lefthook{local}.{end}" for dot in ("", ".") for local in ("", "-local")
-              for end in ("yml", "yaml", "toml", "json")),
+            *(f"{start}lefthook{local}.{end}" for start in ("", ".", ".config/")
+              for local in ("", "-local") for end in ("yml", "yaml", "toml", "json", "jsonc")),
         ),
     ),
     (b"prek", ("prek.toml", ".pre-commit-config.yaml", ".pre-commit-config.yml")),

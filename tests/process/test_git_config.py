@@ -46,6 +46,7 @@ def repositories(tmp_path: Path) -> Path:
         ("main/scripts/lint.sh", "run by a hook of git's"),
         ("main/scripts/run", "run by a hook of git's"),
         ("main/.lefthook-local.yml", "run by a hook of git's"),
+        ("main/.config/lefthook-local.jsonc", "run by a hook of git's"),
         ("main/README.md", ""),
         ("main/.pre-commit-config.yaml", ""),
         ("main/scripts/other.sh", ""),

@@ -10,7 +10,7 @@ from tests.e2e.one_shot import one_shot
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.repositories import git
-from tests.support.sandboxes import BOTH, needs
+from tests.support.sandboxes import BOTH, needs, told
 from tests.support.wire_facts import facts_of
 
 HOOK = '#!/bin/sh\n. "$(git rev-parse --show-toplevel)/lib/common.sh"\nscripts/lint.sh\n'
@@ -92,3 +92,21 @@ def test_no_tool_writes_unasked_what_a_link_gives_a_name_that_others_obey(
     *told, free = facts_of(model_server.requests[-1]).results.values()
     assert all("is protected" in text for text in told), told
     assert "is protected" not in free and (root / "conf/editor/words.txt").exists()
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_command_changes_what_lefthook_runs(home: Path, kind: str) -> None:
+    """https://lefthook.dev/configuration: scripts lie below ``.lefthook``, more in ``.config``."""
+    root = home / "project"
+    script, more = root / ".lefthook/pre-commit/lint.sh", root / ".config/lefthook-local.yml"
+    script.parent.mkdir(parents=True)
+    script.write_text("# mine\n")
+    git(root, "init", "-q")
+    (root / ".git/hooks/pre-commit").write_text("#!/bin/sh\nlefthook run pre-commit\n")
+    commands = (
+        f"sh -c 'mkdir -p .config; for f in {script} {more}; do echo evil > $f; done'; echo done",
+        "echo next",
+    )
+    assert all("exit code 0" in said for said in told(root, *commands, kind=kind))
+    assert script.read_text() == "# mine\n" and not more.exists()
