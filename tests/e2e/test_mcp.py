@@ -126,7 +126,7 @@ def test_what_a_server_says_when_it_is_tried_is_shown_without_the_key_that_it_wa
     tmp_path: Path, home: Path
 ) -> None:
     key = "srvkey-7Qw2Lk9Xz4Pv8Nb1Mt6Rj3"
-    page = answer(f"no: {key}", status="403 Forbidden")
+    page = answer(f"no: {key}", status="403 Forbidden", Connection="close")
     with WebServer({"/mcp": page, f"/mcp?key={key}": page}) as web:
         entry = {"url": f"http://127.0.0.1:{web.port}/mcp?key={key}", "headers": {"X-Key": key}}
         (home / ".claude.json").write_text(json.dumps({"mcpServers": {"one": entry}}))
