@@ -88,8 +88,8 @@ _PLACE_REFUSED = re.compile(
     rb"unable to create temporary|(?-i:\b(?:EROFS|EPERM|EACCES)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
-# a mount over one file cannot be renamed or removed: rename(2), unlink(2)
 _NOT_ENTERED = b"bwrap: Can't chdir to "
+# a mount over one file cannot be renamed or removed: rename(2), unlink(2)
 _KEPT_BUSY = b"Device or resource busy"
 
 
@@ -276,7 +276,7 @@ class BashTool(BaseTool[BashArguments]):
         finally:
             output.close()
             born = await _settle(ctx, start, lives) if confined or not start.sandbox else ()
-        if ended.returncode and output.capture.data().startswith(_NOT_ENTERED):
+        if _never_began(start, handover, output, ended):
             return await _left(ctx, start, DirectoryFailed("it cannot be entered in the sandbox"))
         notes = [f"[{start.gone}; this ran in {start.cwd}]"] if start.gone else []
         if output.run is None:
@@ -349,6 +349,14 @@ async def _not_run(ctx: BashContext, start: _Start) -> ToolOutput:
         await ctx.state.set(STATE_KEY, replace(states, **{domain: back}).to_json())
     where = f"The next command starts in {start.cwd}"
     return ToolOutput.error(f"{start.gone}: nothing was run. {where}.")
+
+
+def _never_began(start: _Start, handover: Handover, output: CallOutput, ended: Result) -> bool:
+    """Whether bubblewrap could not enter the directory: a shell that began has told where it is."""
+    if start.sandbox is None or not ended.returncode or output.run is not None:
+        return False
+    said = output.capture.data().startswith(_NOT_ENTERED)
+    return said and handover.state(start.base)[0] is None
 
 
 async def _left(ctx: BashContext, start: _Start, error: StartFailed) -> ToolOutput:

@@ -959,3 +959,11 @@ def test_a_directory_that_cannot_be_entered_is_left(work: Path, shuts: str) -> N
     assert "Cannot start a shell in" in inside and "nothing was run" in inside
     assert after.startswith(f"{work}\n[exit")
     assert (work / "kept").exists()
+
+
+@pytest.mark.spec("OPS-1")
+def test_what_a_command_says_is_never_taken_for_the_sandbox_s_own_word(work: Path) -> None:
+    lie = 'echo "bwrap: Can\'t chdir to /x"; echo more; exit 1'
+    first, moved = told(work, lie, f"mkdir d; cd d; {lie}")
+    for said in (first, moved):
+        assert "more" in said and "exit code 1" in said and "Cannot start" not in said, said
