@@ -476,7 +476,7 @@ def _hooks(
 
     workspace, sandbox, policy = place
     own = contained_hooks((*settings.hooks, *of_plugins), workspace.cwd, settings.project)
-    changed: Callable[[], bool] = lambda: False  # noqa: E731 - a default
+    changed: Callable[[], bool] = bool
     if settings.project:
         changed = _told_once(partial(is_changed, settings, workspace.cwd), listeners.notify)
     facts = HookFacts(

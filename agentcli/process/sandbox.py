@@ -52,7 +52,7 @@ _NOT_TOLD_APART = (
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
 
 # shadow(5): what root alone reads, and a command that root runs
-_ROOTS = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
+_OF_ROOT = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
 
 _open: list[SessionSandbox] = []
 
@@ -403,7 +403,7 @@ class SessionSandbox:
             }
             tracked = {below[name] for name in tracked_in(index, below)} if below else ()
             shut = [each for each in shut if each not in tracked]
-        of_root = [] if os.getuid() else [each for each in map(Path, _ROOTS) if each.exists()]
+        of_root = [] if os.getuid() else [each for each in map(Path, _OF_ROOT) if each.exists()]
         listed = (*places.listed, *dict.fromkeys(each.parent for each in of_root))
         return replace(places, shut=(*outermost(shut), *of_root), listed=listed)
 

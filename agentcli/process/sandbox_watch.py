@@ -257,7 +257,7 @@ class TreeWatch:
 
     def _look(self, give_up: float = 0.0, check: Callable[[], object] = bool) -> Survey:
         found = Survey()
-        # whoever has removed a ".git" hides nothing by that
+        # what a ".git" that has been removed belonged to still counts
         self._trees = set().union(*self.users.trees.values(), *self.known.trees.values())
         # no crowd of new directories hides what was known, nor what comes up where the user works
         old = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
