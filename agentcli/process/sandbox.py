@@ -16,7 +16,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -87,6 +87,7 @@ class SessionSandbox:
         self._takes_open_files = False
         self._places: Places | None = None
         self._around: Around | None = None
+        self._credentials: Callable[[Path], Iterable[Path]] = lambda _: ()
         self._filtered = False
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
@@ -305,10 +306,12 @@ class SessionSandbox:
         if self._around is None:
             self._around = Around(self._roots, self._home)
         known = self._watch.users if self._watch is not None else None
+        own = self._own()
+        self._credentials = own.credentials
         self._places = find_places(
             self._roots,
             self._home,
-            self._own(),
+            own,
             known.repositories if known is not None else (),
             known.scripts if known is not None else (),
             self._around,
@@ -393,7 +396,7 @@ class SessionSandbox:
         from agentcli.process.git_index import tracked_in
         from agentcli.process.sandbox_home import is_below, outermost
 
-        found = (each for root in self._roots for each in self._own().credentials(root))
+        found = (each for root in self._roots for each in self._credentials(root))
         real = dict.fromkeys(real_path(each) for each in islice(found, MOST_SHUT))
         # what is not there would be made, to be mounted on
         shut = [each for each in real if is_below(each, self._roots) and os.path.exists(each)]  # noqa: PTH110

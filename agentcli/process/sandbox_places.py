@@ -58,8 +58,8 @@ _OF_MAIN_TREE = ("HEAD", "index", "logs/HEAD", "rebase-merge", "rebase-apply", "
 # where links stand in a home directory whose files are kept elsewhere, as stow makes them
 _LINKED_IN = (
     "", ".config", ".local", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config/git",
-    ".config/fish", ".config/fish/conf.d",
-    ".config/fish/functions", ".config/autostart", ".config/environment.d", ".config/systemd/user",
+    ".config/fish", ".config/fish/conf.d", ".config/fish/functions", ".config/autostart",
+    ".config/environment.d", ".config/systemd/user",
     ".config/nvim", ".config/nvim/lua", ".vim", ".emacs.d", ".config/emacs", ".config/doom",
     ".config/helix", ".config/zsh", ".zsh", ".bashrc.d", ".config/nushell", ".config/direnv",
     ".config/tmux", ".config/kitty", ".config/hypr", ".config/sway", ".config/i3",
