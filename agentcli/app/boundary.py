@@ -19,7 +19,13 @@ from agentcli.app.options import SessionOptions
 from agentcli.app.trust import hook_scripts, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.sandbox import IN_DIRECTORIES, HostGate, SandboxKind, plain_host
+from agentcli.domain.sandbox import (
+    IN_DIRECTORIES,
+    HostGate,
+    SandboxKind,
+    SandboxState,
+    plain_host,
+)
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.extensions.places import KINDS
 from agentcli.policy.decision import Policy
@@ -124,8 +130,6 @@ def _home() -> Path:
 
 def policy_here(settings: Settings, options: SessionOptions) -> Policy:
     """The same, knowing what would limit commands here."""
-    from agentcli.process.sandbox import look_for_sandbox
-
     policy = policy_for(settings, options)
     state, network = look_for_sandbox(options.cwd, settings.sandbox), settings.sandbox_network
     hosts = _hosts(settings) if state.kind is SandboxKind.BWRAP and not network else ()
@@ -133,11 +137,39 @@ def policy_here(settings: Settings, options: SessionOptions) -> Policy:
     return policy
 
 
+def look_for_sandbox(root: Path, wanted: str) -> SandboxState:
+    """What works in ``root``, for ``agent doctor``; found out and taken down again.
+
+    Never raises. May be called while an event loop is running.
+    """
+    import asyncio
+    import threading
+
+    from agentcli.process.sandbox_places import OwnPlaces
+
+    found: list[SandboxState] = []
+
+    async def look() -> None:
+        sandbox = SessionSandbox(Workspace(root, root), OwnPlaces, wanted)
+        try:
+            found.append(await sandbox.begin())
+        finally:
+            await sandbox.aclose()
+
+    thread = threading.Thread(target=lambda: asyncio.run(look()))
+    thread.start()
+    thread.join()
+    return (
+        found[0] if found else SandboxState(SandboxKind.OFF, wanted, "looking for a sandbox failed")
+    )
+
+
 def session_sandbox(
     settings: Settings,
     workspace: Workspace,
     readable: Callable[[], Sequence[Path]] = tuple,
     obeyed: tuple[Path, ...] = (),
+    tell: Callable[[str], object] | None = None,
 ) -> SessionSandbox:
     """The sandbox that the settings ask for; nothing is looked at before it is needed.
 
@@ -173,6 +205,7 @@ def session_sandbox(
                 paths.log_file,
                 paths.history_file,
                 paths.seal_file,
+                paths.unsettled_dir,
             ),
             seen=(*_readable_places(settings), *readable()),
             scripts=(
@@ -186,11 +219,14 @@ def session_sandbox(
                 *(place for place in programs if place.is_symlink()),
             ),
             credentials=credentials_below,
+            unsettled=paths.unsettled_dir,
         )
 
     wanted, network = settings.sandbox, settings.sandbox_network
     variables = settings.sandbox_variables
-    sandbox = SessionSandbox(workspace, own_places, wanted, network=network, variables=variables)
+    sandbox = SessionSandbox(
+        workspace, own_places, wanted, network=network, variables=variables, tell=tell
+    )
     sandbox.let_through(_hosts(settings), _gate)
     return sandbox
 
@@ -218,9 +254,10 @@ async def make_sandbox(
     workspace: Workspace,
     readable: Callable[[], Sequence[Path]] = tuple,
     obeyed: tuple[Path, ...] = (),
+    tell: Callable[[str], object] | None = None,
 ) -> SessionSandbox:
     """The same; raises ``ConfigError`` if it was named and fails."""
-    sandbox = session_sandbox(settings, workspace, readable, obeyed)
+    sandbox = session_sandbox(settings, workspace, readable, obeyed, tell)
     try:
         await insist(settings, sandbox)
     except ConfigError:

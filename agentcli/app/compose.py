@@ -195,7 +195,11 @@ async def _build(
     )
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs, settings.paths.journals_dir)
     sandbox = await make_sandbox(
-        settings, workspace, lambda: extensions.readable, server_files(options)
+        settings,
+        workspace,
+        lambda: extensions.readable,
+        server_files(options),
+        listeners.notify,
     )
     given, history, events = await _where_kept(settings, opened, seams, listeners)
     queue = await DurableQueue.load(
@@ -311,7 +315,7 @@ async def _build(
             *((observer.aclose,) if observer is not None else ()),
             *end_map,
             *_closers(options, store, info.id),
-            partial(sandbox.aclose, listeners.notify),
+            sandbox.aclose,
             *_hold_worktree(settings, options.cwd),
         ),
     )

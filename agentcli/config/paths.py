@@ -94,6 +94,8 @@ class Paths:
     windows_file = _OwnFile("state_dir", "windows.json")
     """What local servers said of their models' windows; can be thrown away."""
 
+    unsettled_dir = _OwnFile("state_dir", "unsettled")
+    """What was known before the commands that run now (``process.unsettled``)."""
     worktree_records_dir = _OwnFile("state_dir", "worktree-records")
     """What is written down of worktrees, and their locks."""
 

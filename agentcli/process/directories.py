@@ -11,7 +11,7 @@ import re
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -298,6 +298,10 @@ class Survey:
     def is_over(self) -> bool:
         """Whether there is no more room, or time."""
         return self.room_of_marks < 0 or time.monotonic() > self.give_up - OF_NAMED_S
+
+    def tops(self, trees: Mapping[str, set[str]]) -> set[str]:
+        """The directories that repositories lie in, and ``trees``, by git directory."""
+        return {str(each.parent) for each in self.repositories}.union(*trees.values())
 
     @property
     def scripts(self) -> list[Path]:

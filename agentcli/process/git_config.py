@@ -624,3 +624,10 @@ def to_put_right(
         if item.kind is Kind.TODO and item.content.is_read:
             restored = replace(item.content, data=without_steps_that_run(item.content.data))
         yield target, restored
+
+
+def tree_of(path: str, item: Watched) -> str:
+    """The working tree that a ``gitdir`` at ``path`` names, by links, too; empty: none."""
+    name = link_in(item.content.data)
+    tree = os.path.join(os.path.dirname(path), name.removesuffix("/.git"))  # noqa: PTH118, PTH120 - texts
+    return tree if name.endswith("/.git") else ""

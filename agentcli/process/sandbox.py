@@ -13,18 +13,17 @@ import contextlib
 import copy
 import errno
 import os
-import stat
+import random
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.sandbox import (
-    MOST_SHUT,
     Access,
     Confined,
     HostGate,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from agentcli.process.sandbox_setup import PrivatePlaces, Probe
     from agentcli.process.sandbox_watch import TreeWatch
     from agentcli.process.set_aside import Pinned
+    from agentcli.process.unsettled import Record
 
 NO_SANDBOX = "commands run without a sandbox, with all of your rights"
 NO_LIMIT = "commands in the sandbox reach every host: the setting sandbox_network opens the network"
@@ -51,8 +51,11 @@ _NOT_TOLD_APART = (
 )
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
 
-# shadow(5): what root alone reads, and a command that root runs
-_OF_ROOT = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
+# what runs inside is looked at again after a time that it cannot foretell, or so many times as
+# long as the look took; a command that just runs on is so once it has run for a while
+_BETWEEN_S = (0.5, 1.5)
+_REST = 20
+_LONG_S = 10.0
 
 _open: list[SessionSandbox] = []
 
@@ -60,7 +63,8 @@ _open: list[SessionSandbox] = []
 class SessionSandbox:
     """Implements ``Sandbox`` for one workspace. ``own`` gives our places once they are needed.
 
-    ``variables`` are credentials that commands get all the same.
+    ``variables`` are credentials that commands get all the same. ``tell`` gets what was put right
+    while nobody waited for a command.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class SessionSandbox:
         *,
         network: bool = False,
         variables: Sequence[str] = (),
+        tell: Callable[[str], object] | None = None,
     ) -> None:
         self._roots = tuple(map(real_path, (workspace.root, *workspace.extra)))
         self._own = own
@@ -100,7 +105,11 @@ class SessionSandbox:
         self._mounted_on: set[Path] = set()
         self._indexes: tuple[bytes, ...] | None = None  # git's, before any command
         self._alone: Mapping[str, Pinned] = {}  # what is read-only to those that are left
-        self._done = frozenset[str]()
+        self._done = self._seen = frozenset[str]()
+        self._since = 0.0
+        self._looking: asyncio.Task[None] | None = None
+        self._record: Record | None = None
+        self._tell = tell
         self._told: list[str] = []
         self._unsaid: list[str] = []
         self._lock = asyncio.Lock()
@@ -237,11 +246,14 @@ class SessionSandbox:
         except OSError as error:
             return replace(state, problem=f"no temporary directory can be made: {error.strerror}")
         self._filtered = sandbox_calls.machine() is not None
+        seen = self._find_places().seen
+        if self._record is not None:
+            self._told += self._record.put_right_what_was_left(self._new_watch)
         base = base_environment()
         given = without_credentials(base, self._variables, network=self._network)
         inside = replace(
             state,
-            readable=self._find_places().seen,
+            readable=seen,
             sockets=sandbox_calls.reachable_sockets(),
             withheld=tuple(sorted(name for name in base if base[name] != given.get(name))),
         )
@@ -308,6 +320,10 @@ class SessionSandbox:
         known = self._watch.users if self._watch is not None else None
         own = self._own()
         self._credentials = own.credentials
+        if own.unsettled is not None and self._record is None:
+            from agentcli.process.unsettled import Record
+
+            self._record = Record(own.unsettled, self._roots)
         self._places = find_places(
             self._roots,
             self._home,
@@ -370,8 +386,13 @@ class SessionSandbox:
             places = await asyncio.to_thread(self._without_credentials, places)
         confined = self._with(places, argv, cwd, access)
         if not reads_only:
+            from agentcli.process.sandbox_setup import has_content
+
+            self._since = self._since if self._running else time.monotonic()
             self._running += 1
-            self._mounted_on.update(each for each in places.shut if _has_content(each))
+            self._mounted_on.update(filter(has_content, places.shut))
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._keep_looking())
         return confined
 
     async def _places_to_write(self) -> Places:
@@ -390,25 +411,10 @@ class SessionSandbox:
     def _without_credentials(self, places: Places) -> Places:
         """``places`` where the nearest credentials of the workspace are shut.
 
-        Not what git tracks, whose changes it shows anyway: it would take them for changed. What a
-        command has git track is not among that.
+        What a command has git track is not among what git tracks.
         """
-        from agentcli.process.git_index import tracked_in
-        from agentcli.process.sandbox_home import is_below, outermost
-
         found = (each for root in self._roots for each in self._credentials(root))
-        real = dict.fromkeys(real_path(each) for each in islice(found, MOST_SHUT))
-        # what is not there would be made, to be mounted on
-        shut = [each for each in real if is_below(each, self._roots) and os.path.exists(each)]  # noqa: PTH110
-        for root, index in zip(self._roots, self._indexes or (), strict=False):
-            below = {
-                os.fsencode(each.relative_to(root)): each for each in shut if root in each.parents
-            }
-            tracked = {below[name] for name in tracked_in(index, below)} if below else ()
-            shut = [each for each in shut if each not in tracked]
-        of_root = [] if os.getuid() else [each for each in map(Path, _OF_ROOT) if each.exists()]
-        listed = (*places.listed, *dict.fromkeys(each.parent for each in of_root))
-        return replace(places, shut=(*outermost(shut), *of_root), listed=listed)
+        return places.without(found, self._roots, self._indexes or ())
 
     def _with(self, places: Places, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         private, reads_only = self._private, access.reads_only
@@ -482,6 +488,37 @@ class SessionSandbox:
                 self._watch.read_only = self._alone
             return lines
 
+    async def _keep_looking(self) -> None:
+        """Put right what is made while something runs inside, until nothing does (SEC-17)."""
+        is_over, took_s = False, 0.0
+        while not is_over:
+            await asyncio.sleep(max(random.uniform(*_BETWEEN_S), took_s * _REST))  # noqa: S311 - not secret
+            async with self._watching:
+                began = time.monotonic()
+                lines = await uninterruptible(asyncio.to_thread(self._look_again))
+                is_over, took_s = self.at_work is None, time.monotonic() - began
+            if lines:
+                self._tell_now()
+
+    def _look_again(self) -> list[str]:
+        """What was made by what runs inside, if it did anything since."""
+        if not self._may_have_changed():
+            return []
+        if self._record is not None:
+            self._record.beat()
+        if self._running and time.monotonic() - self._since < _LONG_S:
+            return []
+        before, self._seen = self._seen, self._work_inside()
+        if self._seen == before and self._left and not self._running:
+            return []
+        lines = self._set_aside(is_under_way=True)
+        self._unsaid += lines
+        return lines
+
+    def _tell_now(self) -> None:
+        if self._tell is not None and (told := self.take_notice()):
+            self._tell(told)
+
     def _refused_hosts(self) -> list[str]:
         if self._gate is None:
             return []
@@ -550,7 +587,7 @@ class SessionSandbox:
 
         is_changed, beside = False, self._beside()
         if self._watch is None:
-            watch = self._new_watch()
+            watch = self._new_watch(self._roots)
             watch.learn(beside, check)
             self._watch = watch
         elif is_changed := self._may_have_changed():
@@ -573,6 +610,8 @@ class SessionSandbox:
                 self._watch.read_only = self._alone = pinned(shut, self._watch.known.items)
         earlier = self._unborn if is_changed else ()
         self._unborn = tuple(dict.fromkeys((*earlier, *places.unborn)))
+        if self._record is not None and self._watch is not None:
+            self._record.begin(self._watch, self._unborn)
         return places
 
     @property
@@ -593,40 +632,46 @@ class SessionSandbox:
         found = (other.at_work for other in tuple(_open) if other is not self)
         return [watch for watch in found if watch is not None]
 
-    def _new_watch(self) -> TreeWatch:
+    def _new_watch(self, roots: Sequence[Path]) -> TreeWatch:
         from agentcli.process.git_config import users_configurations
         from agentcli.process.sandbox_places import PROJECT, start_up_places
         from agentcli.process.sandbox_watch import TreeWatch
 
-        project = [root / name for root in self._roots for name in PROJECT]
+        project = [root / name for root in roots for name in PROJECT]
         user_configs = tuple(map(Path, users_configurations()))
         project += start_up_places(self._home)
         own = [self._private.temporary] if self._private is not None else []
         if self._state.kind is SandboxKind.LANDLOCK:
             own.append(Path("/dev/shm"))  # noqa: S108 - commands write there
-        watch = TreeWatch(self._roots, (*project, *self._own().scripts), own, user_configs)
+        watch = TreeWatch(roots, (*project, *self._own().scripts), own, user_configs)
         for path in self._searched:
             watch.search_along(path)
         return watch
 
-    def _set_aside(self) -> list[str]:
-        from agentcli.process.set_aside import set_aside
+    def _set_aside(self, *, is_under_way: bool = False) -> list[str]:
+        from agentcli.process.unsettled import put_right
 
         if self._mounted_on:
             from agentcli.process.sandbox_setup import remove_mount_points
 
             remove_mount_points(self._mounted_on)
-        lines = [line for path in self._unborn if (line := set_aside(path))]
+        lines = []
         if self._watch is not None:
-            lines += self._watch.compare()
-            lines += self._watch.compare() if lines else []  # it may be run under its new name
+            lines = put_right(self._watch, self._unborn, is_under_way=is_under_way)
+        if self._record is not None and not self._running and not any(x() for x in self._left):
+            self._record.settled()
         self._told += lines
         return lines
 
-    async def aclose(self, tell: Callable[[str], None] | None = None) -> None:
+    async def aclose(self) -> None:
         """Remove the session's private temporary directory; ``tell`` what was set aside last."""
         self._is_closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
         await self.step_outside()
+        if self._record is not None and not self._left:
+            await asyncio.to_thread(self._record.close)
         with contextlib.suppress(ValueError):
             _open.remove(self)
         async with self._lock:  # what is being found out would be left behind
@@ -644,44 +689,10 @@ class SessionSandbox:
             from agentcli.process.shell import REMOVE_S
 
             await asyncio.to_thread(remove_tree, private.base, REMOVE_S)
-        if tell is not None and (told := self.take_notice()):
-            tell(told)
+        self._tell_now()
 
 
 async def _shut(listener: socket.socket, answering: asyncio.Task[None]) -> None:
     answering.cancel()
     await asyncio.wait({answering})
     listener.close()
-
-
-def _has_content(path: Path) -> bool:
-    """Whether it is a file that is not empty."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return False
-    return stat.S_ISREG(status.st_mode) and status.st_size > 0
-
-
-def look_for_sandbox(root: Path, wanted: str) -> SandboxState:
-    """What works in ``root``, for ``agent doctor``; found out and taken down again.
-
-    Never raises. May be called while an event loop is running.
-    """
-    from agentcli.process.sandbox_places import OwnPlaces
-
-    found: list[SandboxState] = []
-
-    async def look() -> None:
-        sandbox = SessionSandbox(Workspace(root, root), OwnPlaces, wanted)
-        try:
-            found.append(await sandbox.begin())
-        finally:
-            await sandbox.aclose()
-
-    thread = threading.Thread(target=lambda: asyncio.run(look()))
-    thread.start()
-    thread.join()
-    return (
-        found[0] if found else SandboxState(SandboxKind.OFF, wanted, "looking for a sandbox failed")
-    )

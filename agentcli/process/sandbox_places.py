@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 from agentcli.domain.files import real_text
-from agentcli.domain.sandbox import HOME_SECRETS
+from agentcli.domain.sandbox import HOME_SECRETS, MOST_SHUT
 from agentcli.domain.tools import real_path
 from agentcli.domain.worktrees import common_of_worktree, is_of_submodule, named_by, working_tree_of
 from agentcli.process.directories import (
@@ -113,6 +113,10 @@ def _links_in(directories: Iterable[str]) -> Iterator[str]:
                     yield os.path.normpath(entry.path)
 
 
+# shadow(5): what root alone reads, and a command that root runs
+_OF_ROOT = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """Absolute real paths. Of ``homes`` no more is seen than the rest, ``seen`` to begin with.
@@ -175,6 +179,27 @@ class Places:
             place = place.parent
         return place in self.writable
 
+    def without(
+        self, credentials: Iterable[Path], roots: Sequence[Path], indexes: Sequence[bytes]
+    ) -> Places:
+        """The same where the nearest ``credentials`` below ``roots`` are shut.
+
+        Not what git tracks as ``indexes``, one of each of ``roots``, say: it shows the changes of
+        that anyway, and would take it for changed.
+        """
+        real = dict.fromkeys(real_path(each) for each in islice(credentials, MOST_SHUT))
+        # what is not there would be made, to be mounted on
+        shut = [each for each in real if is_below(each, roots) and os.path.exists(each)]  # noqa: PTH110 - it never raises
+        for root, index in zip(roots, indexes, strict=False):
+            below = {
+                os.fsencode(each.relative_to(root)): each for each in shut if root in each.parents
+            }
+            tracked = {below[name] for name in tracked_in(index, below)} if below else ()
+            shut = [each for each in shut if each not in tracked]
+        of_root = [] if os.getuid() else [each for each in map(Path, _OF_ROOT) if each.exists()]
+        listed = (*self.listed, *dict.fromkeys(each.parent for each in of_root))
+        return replace(self, shut=(*outermost(shut), *of_root), listed=listed)
+
 
 @dataclass(frozen=True, slots=True)
 class OwnPlaces:
@@ -182,7 +207,7 @@ class OwnPlaces:
 
     ``seen`` is what they may read in the home directory beside toolchains; ``scripts`` are what
     the user's hooks run: none changes those in the workspace. ``credentials`` finds those below a
-    directory.
+    directory. In ``unsettled`` is kept what was known before a command (``process.unsettled``).
     """
 
     read_only: tuple[Path, ...] = ()
@@ -190,6 +215,7 @@ class OwnPlaces:
     seen: tuple[Path, ...] = ()
     scripts: tuple[Path, ...] = ()
     credentials: Callable[[Path], Iterable[Path]] = lambda _: ()
+    unsettled: Path | None = None
 
 
 class _Collector:

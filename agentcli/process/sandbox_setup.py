@@ -335,6 +335,15 @@ def _work_mounts(private: PrivatePlaces, places: Places, by: str) -> Iterator[st
         yield from ("--ro-bind", str(cover), str(path))
 
 
+def has_content(path: Path) -> bool:
+    """Whether it is a file that is not empty."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size > 0
+
+
 def remove_mount_points(paths: Iterable[Path]) -> None:
     """Remove what bubblewrap makes to mount on where a file has gone: empty ones, no more."""
     for path in tuple(paths):

@@ -13,6 +13,7 @@ first, and that there are more is said.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import stat
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed, plain_name
-from agentcli.domain.worktrees import common_of_worktree, is_of_submodule, link_in
+from agentcli.domain.worktrees import common_of_worktree, is_of_submodule
 from agentcli.process import directories
 from agentcli.process.directories import (
     OF_NAMED_S,
@@ -70,6 +71,7 @@ from agentcli.process.git_config import (
     steps_that_run,
     target_of,
     to_put_right,
+    tree_of,
     trees_of,
     trees_said,
 )
@@ -83,6 +85,7 @@ from agentcli.process.set_aside import (
     Pinned,
     Watched,
     held_at,
+    is_later,
     open_again,
     put_back,
     set_aside_each,
@@ -96,6 +99,7 @@ _MOST_S = 4.0  # of one look or comparison, however much there is
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
 _HOOKS = "hooks"
+_GOES_ON = frozenset({Kind.TODO, Kind.STRATEGY, Kind.RESUMED})
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 
@@ -105,9 +109,10 @@ class TreeWatch:
 
     ``scripts`` are protected wherever they are in there, and ``user_configs`` name more. In
     ``untrusted`` only commands write: what lies there counts where a link of ``roots`` leads there,
-    and is never known from before. ``users`` is
-    what was there when no command ran; ``read_only`` is what none that runs can change. The
-    methods block and must not run at the same time.
+    and is never known from before. ``users`` is what was there when no command ran, ``named`` what
+    git was found to use; ``read_only`` is what none that runs can change; what was changed later
+    than ``until``, in seconds as ``time.time``, is the user's. The methods block and must not run
+    at the same time.
     """
 
     def __init__(
@@ -122,7 +127,7 @@ class TreeWatch:
         self._untrusted = [str(place) for place in untrusted]
         self._user_configs = tuple(user_configs)
         self._listings: dict[str, Listing] = {}
-        self._named: dict[str, Kind] = {}
+        self.named: dict[str, Kind] = {}
         self._searched: tuple[str | None, ...] = (None,)  # by shells: PATH, ours first
         self._repositories: tuple[set[str], ...] = ()  # of each the working trees
         self._is_cut_told = False
@@ -133,6 +138,7 @@ class TreeWatch:
         self.users = Survey()
         self._trees = set[str]()
         self.read_only: Mapping[str, Pinned] = {}
+        self.until = math.inf
 
     def learn(self, others: Iterable[TreeWatch] = (), check: Callable[[], object] = bool) -> Survey:
         """Take what is there now for the user's own; where ``others`` look, what these know.
@@ -141,8 +147,8 @@ class TreeWatch:
         """
         now = self._look(check=check)
         for _ in range(_MOST_INCLUDED):
-            named, old = self._named_by_configuration(now, Kind.NAMED), self._named
-            self._named = named
+            named, old = self._named_by_configuration(now, Kind.NAMED), self.named
+            self.named = named
             if not old.items() <= named.items():
                 now = self._look(now.give_up, check)
             elif not self._add_named([path for path in named if path not in old], now):
@@ -180,8 +186,11 @@ class TreeWatch:
             elif not (item and (content or (old and old.content == item.content))):
                 self.known.items.pop(str(path), None)
 
-    def compare(self) -> list[str]:
-        """Set aside what has come up or changed since; one line about each."""
+    def compare(self, *, is_under_way: bool = False) -> list[str]:
+        """Set aside what has come up or changed since; one line about each.
+
+        What git goes on with by itself is left to it while a command ``is_under_way``.
+        """
         crowded = self.known.crowded
         now, changed = self._look_closely()
         old = self.known
@@ -190,11 +199,17 @@ class TreeWatch:
         opened = [open_again(path) for path in shut if any(path in each for each in known)]
         if any(opened):
             now, changed = self._look_closely()
+        later = [p for p in changed if is_under_way and now.items[p].kind in _GOES_ON]
+        for path in later:
+            del changed[path]
         wrong = to_put_right(changed, now.items, old.items, old.directories) if changed else ()
         gone = set_aside_each(wrong, (*self._roots, *now.git_directories))
         lines = [*islice(chain(filter(None, opened), gone), _MOST_LINES)]
         rest = sum(1 for _ in gone)
         lines += self._settle(changed, now)
+        for path in later:  # it is judged when nothing is under way
+            del now.items[path]
+            now.items |= {path: old.items[path]} if path in old.items else {}
         self.known = now
         if rest := rest + len(lines[_MOST_LINES:]):
             lines[_MOST_LINES:] = [f"[sandbox: {rest} more were renamed, to NAME{SUFFIX}]"]
@@ -240,12 +255,12 @@ class TreeWatch:
         for _ in range(_MOST_INCLUDED):
             kept = replace(now, items={p: i for p, i in now.items.items() if p not in changed})
             named = self._named_by_configuration(kept)
-            born = [path for path in named if path not in self._named]
+            born = [path for path in named if path not in self.named]
             if not born:
                 break
             # a repository or a script that has come up is run as the others are
             ours = self._named_by_configuration(self._without_new_repositories(kept), Kind.NAMED)
-            self._named |= {each: ours.get(each, named[each]) for each in born}
+            self.named |= {each: ours.get(each, named[each]) for each in born}
             self._add_named(born, now)
             changed = self._changed(now)
         return now, changed
@@ -301,7 +316,7 @@ class TreeWatch:
         hiding = hiding_below([*self._roots, *self._untrusted], found.directories, *self._searched)
         for place in dict.fromkeys((*ways_to(self._scripts, self._roots), *hiding)):
             self._add_tree(place, Kind.NAMED, found)
-        self._add_named(self._named, found)
+        self._add_named(self.named, found)
         return found
 
     def _add_others(self, found: Survey) -> None:
@@ -318,7 +333,7 @@ class TreeWatch:
         trees = trees_of(found.trees, found.items, configs)
         written = [Path(git, tree) for git, tree in trees_said(configs)]
         written += files_resumed(found.items, trees)
-        written += [Path(_tree_of(p, i)) for p, i in found.items.items() if i.kind is Kind.TREE]
+        written += [Path(tree_of(p, i)) for p, i in found.items.items() if i.kind is Kind.TREE]
         for place in filter(os.path.islink, ways_to(written, self._roots)):
             self._add_file(place, Kind.WRITTEN, found)
         places = pushed_to(configs, tuple(found.git_directories), trees, lambda: found.is_over)
@@ -329,7 +344,7 @@ class TreeWatch:
 
     def _add_named(self, paths: Collection[str], found: Survey) -> bool:
         for path in paths:
-            self._add_tree(path, self._named[path], found)
+            self._add_tree(path, self.named[path], found)
         return bool(paths)
 
     def _mark(self, prefix: str, name: str, found: Survey) -> None:
@@ -471,7 +486,7 @@ class TreeWatch:
         configs = configs_in(found.items)
         self._repositories = tuple(trees_of(found.trees, found.items, {}).values())
         trees = trees_of(found.trees, found.items, configs)
-        every = _every(found, trees)
+        every = found.tops(trees)
         running = [
             # what is pushed to a repository has its hooks start in its git directory
             (found.items[path].content.data, git, {git, *trees.get(git, every)})
@@ -502,7 +517,7 @@ class TreeWatch:
         self, named: dict[str, Kind], found: Survey, trees: Mapping[str, set[str]], script: Kind
     ) -> None:
         """Add where what counts leads that is a link, and what hooks name."""
-        every = _every(found, trees)
+        every = found.tops(trees)
         led_from_hooks = (
             real_text(path)
             for path, item in found.items.items()
@@ -560,7 +575,7 @@ class TreeWatch:
         linked_before = replace(now.content, has_other_name=True)
         is_old = before is not None and before.content in (now.content, linked_before)
         is_old = is_old or (before is None and self._was_out_of_sight(path))
-        is_old = is_old or self._is_shielded(path)
+        is_old = is_old or self._is_shielded(path) or is_later(path, self.until)
         # under another name git may write there, as it writes a commit's message
         if is_old or now.content.has_other_name:
             return is_old
@@ -588,6 +603,7 @@ class TreeWatch:
             (path, item)
             for path, item in self.known.items.items()
             if path not in now.items and item.content.is_whole and not self._is_shielded(path)
+            if not is_later(os.path.dirname(path), self.until)  # noqa: PTH120 - a text
             if path in self._owed
             or any(
                 now.git_directories.get(git, 0) == self.known.git_directories.get(git)
@@ -641,7 +657,7 @@ class TreeWatch:
             main, name = os.path.split(os.path.dirname(above))  # noqa: PTH120 - texts
             return name == "worktrees" and linked(above, now.content.data) == main
         # "git worktree repair" writes there, and "remove" deletes all of it
-        tree = _tree_of(path, now)
+        tree = tree_of(path, now)
         is_one = not os.path.lexists(tree) or self._may_be_tree(real_text(tree), found)
         return bool(tree) and is_one
 
@@ -677,15 +693,4 @@ class TreeWatch:
             for other in trees
         )
         is_copy = (each.content == item.content for each in copies if each)
-        return item.top in self._named and any(is_copy)
-
-
-def _every(found: Survey, trees: Mapping[str, set[str]]) -> set[str]:
-    return {str(each.parent) for each in found.repositories}.union(*trees.values())
-
-
-def _tree_of(path: str, item: Watched) -> str:
-    """The working tree that a ``gitdir`` at ``path`` names, by links, too; empty: none."""
-    name = link_in(item.content.data)
-    tree = os.path.join(os.path.dirname(path), name.removesuffix("/.git"))  # noqa: PTH118, PTH120 - texts
-    return tree if name.endswith("/.git") else ""
+        return item.top in self.named and any(is_copy)

@@ -145,6 +145,13 @@ def held_at(path: str, *, whole: bool = True) -> Held | None:
     return Held(kind, mode, digest, is_whole=False)
 
 
+def is_later(path: str, until: float) -> bool:
+    """Whether what lies there was changed after ``until``, in seconds as ``time.time``."""
+    with contextlib.suppress(OSError):
+        return os.lstat(path).st_ctime > until
+    return False
+
+
 def set_aside(path: Path, before: Held | None = None) -> str:
     """Rename ``path`` to a name under which nothing looks for it, and put back what was there.
 

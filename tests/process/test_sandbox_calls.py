@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.app.boundary import look_for_sandbox
 from agentcli.domain.sandbox import Access
 from agentcli.process import sandbox_calls, sandbox_setup
-from agentcli.process.sandbox import look_for_sandbox
 from tests.support.processes import guard_of, started, until
 from tests.support.repositories import git, make_repository
 from tests.support.sandboxes import BOTH, Sandboxed, needs, told

@@ -6,15 +6,17 @@ import asyncio
 import functools
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
 import pytest
 
+from agentcli.app.boundary import look_for_sandbox
 from agentcli.domain.sandbox import Access, SandboxState
 from agentcli.domain.tools import ToolContext, ToolOutput, Workspace
 from agentcli.process.run import end_processes
-from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
+from agentcli.process.sandbox import SessionSandbox
 from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
 from tests.support.tool_context import text_of, tool_context
@@ -50,10 +52,12 @@ class Sandboxed:
         *,
         own: OwnPlaces | None = None,
         network: bool = False,
+        tell: Callable[[str], object] | None = None,
     ) -> None:
         needs(kind)
-        workspace = Workspace(root, root)
-        self.sandbox = SessionSandbox(workspace, lambda: own or OwnPlaces(), kind, network=network)
+        self.sandbox = SessionSandbox(
+            Workspace(root, root), lambda: own or OwnPlaces(), kind, network=network, tell=tell
+        )
         self.ctx = tool_context(root)
         self.ctx.sandbox = self.sandbox
 

@@ -159,7 +159,7 @@ def check_programs() -> list[Finding]:
 
 def check_sandbox(settings: Settings | None = None) -> list[Finding]:
     """What limits commands here, by a real run (SEC-7)."""
-    from agentcli.process.sandbox import look_for_sandbox
+    from agentcli.app.boundary import look_for_sandbox
 
     try:
         root = Path.cwd()
