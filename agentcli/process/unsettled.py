@@ -69,7 +69,7 @@ class Record:
 
     def begin(self, watch: TreeWatch, unborn: Sequence[Path]) -> None:
         """From here on something may write; ``unborn`` are places where nothing may come up."""
-        told = (dict(watch.known.items), dict(watch.known.git_directories), unborn)
+        told = (dict(_kept(watch.known)), dict(watch.known.git_directories), unborn)
         with contextlib.suppress(OSError):
             if told != self._written:
                 self._write(watch, unborn)
@@ -157,6 +157,11 @@ def _read(data: bytes, status: os.stat_result) -> _Left | None:
     return None
 
 
+def _kept(known: Survey) -> Iterator[tuple[str, Watched]]:
+    """What is compared with what was there; git's index, which each "git add" changes, is not."""
+    return ((path, item) for path, item in known.items.items() if item.kind is not Kind.INDEX)
+
+
 def _told(known: Survey, named: dict[str, Kind]) -> dict[str, Any]:
     directories = (
         [path, listing.is_empty, listing.directories if known.is_cut else ()]
@@ -164,8 +169,7 @@ def _told(known: Survey, named: dict[str, Kind]) -> dict[str, Any]:
     )
     return {
         "items": [
-            [path, item.kind.name, item.top, _text(item.content)]
-            for path, item in known.items.items()
+            [path, item.kind.name, item.top, _text(item.content)] for path, item in _kept(known)
         ],
         "git": list(known.git_directories.items()),
         "trees": [[git, sorted(trees)] for git, trees in known.trees.items()],

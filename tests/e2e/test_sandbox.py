@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import last_result, one_shot
 from tests.extensions.places import write
+from tests.support.cli import agent_env, run_agent, spawn_agent
 from tests.support.model_server import ModelServer
+from tests.support.processes import started, wait_until
 from tests.support.replies import Call, call, calls
 from tests.support.repositories import make_repository
 from tests.support.sandboxes import BOTH, needs
@@ -57,6 +60,34 @@ def test_off_is_off(model_server: ModelServer, work: Path, tmp_path: Path) -> No
     done = one_shot(model_server, "--yolo", "--sandbox", "off", "go", cwd=work)
     assert outside.exists()
     assert "sandbox" not in done.stderr
+
+
+@pytest.mark.spec("SEC-17", "REC-8")
+def test_what_a_command_had_made_when_agent_was_killed_is_set_aside_by_the_next_run(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    needs("bwrap")
+    subprocess.run(["git", "init", "-q", "."], check=True, cwd=work)
+    config = work / "sub/.git/config"
+    sleep = ("sleep", f"1000.{os.getpid()}")
+    plant = f"git init -q sub; cd sub; git config core.fsmonitor x; {' '.join(sleep)}"
+    (work / "plant.sh").write_text(plant)
+    model_server.add(call("bash", {"command": "sh plant.sh"}))
+    env = agent_env(model_server)
+    auto = ("run", "--permission-mode", "auto")
+    with spawn_agent(*auto, "go", env=env, cwd=work) as running:
+        wait_until(lambda: bool(started(*sleep)), "the command")
+        running.signal(signal.SIGKILL)
+        running.wait()
+    wait_until(lambda: not started(*sleep), "the end of the command")
+    assert "fsmonitor" in config.read_text()
+    model_server.add(call("bash", {"command": "sh -c 'echo next'"}), "Done.")
+    done = run_agent(*auto, "-c", "go on", env=env, cwd=work)
+    assert (done.code, done.stdout) == (0, "Done.\n")
+    assert "agent was ended here while a command could still write" in done.stderr
+    assert "fsmonitor" in config.with_name("config.set-aside").read_text()
+    assert "fsmonitor" not in config.read_text()
+    assert not list(home.rglob("unsettled/*"))
 
 
 @pytest.mark.slow

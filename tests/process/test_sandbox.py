@@ -789,7 +789,7 @@ def test_what_was_made_when_the_app_was_killed_is_set_aside_by_the_next(
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\nexit 0\n")
     unsettled = tmp_path / "unsettled"
-    sleep = ("sleep", "1000.25")
+    sleep = ("sleep", f"1000.{os.getpid()}")
     again = f"{' '.join(sleep)} & while :; do {EVIL}; sleep 0.01; done"
     command = f"(git init -q sub; cd sub; {EVIL}; touch done; {again})"
     argv = (sys.executable, "-c", KILLED, str(work), kind, str(unsettled), command + end)
