@@ -113,7 +113,7 @@ def work_below(pids: Iterable[int]) -> frozenset[str]:
     return frozenset(found)
 
 
-def remove_tree(place: Path, within_s: float) -> None:
+def remove_tree(place: Path, within_s: float = 2.0) -> None:
     """Remove a directory in which nobody works any more, however deep it is; blocks, never raises.
 
     Each directory is brought to the top and emptied there, so that neither depth nor the length of

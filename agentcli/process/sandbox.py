@@ -686,9 +686,8 @@ class SessionSandbox:
             await uninterruptible(_shut(*door))
         if private is not None:
             from agentcli.process.leftovers import remove_tree
-            from agentcli.process.shell import REMOVE_S
 
-            await asyncio.to_thread(remove_tree, private.base, REMOVE_S)
+            await asyncio.to_thread(remove_tree, private.base)
         self._tell_now()
 
 

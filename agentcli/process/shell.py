@@ -290,10 +290,6 @@ def _unpack(packed: Any) -> str:
 # --- private directories ------------------------------------------------------------------------
 
 
-REMOVE_S = 2.0
-"""Seconds that the removal of one private directory takes at most, however much is in it."""
-
-
 def sweep_once(parent: Path) -> None:
     """Remove what dead processes of this user left in ``parent``; once per process."""
     if parent in _swept:
@@ -305,7 +301,7 @@ def sweep_once(parent: Path) -> None:
             if match and not _is_alive(int(match["pid"])) and _is_own_directory(entry):
                 from agentcli.process.leftovers import remove_tree
 
-                remove_tree(Path(entry.path), REMOVE_S)
+                remove_tree(Path(entry.path))
 
 
 def _is_own_directory(entry: os.DirEntry[str]) -> bool:
