@@ -284,6 +284,11 @@ class SharedOptions(OptionSet):
         if self.no_session and self.fork:
             raise UsageError("--no-session and --fork exclude each other", "give one of them")
         choice("--sandbox", self.sandbox, SANDBOXES)
+        for name, rules in (("--allow-tool", self.allow_tool), ("--deny-tool", self.deny_tool)):
+            for rule in rules or ():
+                from agentcli.policy.decision import parse_rule
+
+                parse_rule(rule, name)
 
     @property
     def has_own_place(self) -> bool:

@@ -299,6 +299,16 @@ def test_what_fills_a_template_is_data_and_no_word_of_the_users(
     assert len(model_server.requests) == asked and not (work / "odd.batch").exists()
 
 
+@pytest.mark.spec("CLI-7")
+@pytest.mark.parametrize("flag", ["--allow-tool", "--deny-tool"])
+def test_a_rule_that_is_none_is_one_line_before_any_task(work: Path, flag: str) -> None:
+    (work / "tasks.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
+    done = run_agent("batch", "tasks.jsonl", flag, "bash(", cwd=work)
+    assert done.code == 2 and done.stderr.count("\n") == 1
+    assert f"{flag}: not a permission rule: 'bash('" in done.stderr
+    assert not (work / "tasks.batch").exists()
+
+
 @pytest.mark.spec("SCALE-2")
 def test_a_directory_that_cannot_be_written_is_one_line(work: Path, home: Path) -> None:
     write_tasks(work / "t.jsonl", [{"prompt": "list files"}])
