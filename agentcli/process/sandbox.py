@@ -52,9 +52,9 @@ _NOT_TOLD_APART = (
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
 
 # what runs inside is looked at again after a time that it cannot foretell, or so many times as
-# long as the look took; a command that just runs on is so once it has run for a while
+# long as the look took, to a bound; a command that just runs on is so once it has run for a while
 _BETWEEN_S = (0.5, 1.5)
-_REST = 20
+_REST, _MOST_REST_S = 20, 10.0
 _LONG_S = 10.0
 
 _open: list[SessionSandbox] = []
@@ -492,7 +492,8 @@ class SessionSandbox:
         """Put right what is made while something runs inside, until nothing does (SEC-17)."""
         is_over, took_s = False, 0.0
         while not is_over:
-            await asyncio.sleep(max(random.uniform(*_BETWEEN_S), took_s * _REST))  # noqa: S311 - not secret
+            rest_s = max(random.uniform(*_BETWEEN_S), min(took_s * _REST, _MOST_REST_S))  # noqa: S311 - no key
+            await asyncio.sleep(rest_s)
             async with self._watching:
                 began = time.monotonic()
                 lines = await uninterruptible(asyncio.to_thread(self._look_again))
