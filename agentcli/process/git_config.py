@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from agentcli.domain.files import read_start, real_text
 from agentcli.domain.said import awaits, scripts_said
-from agentcli.domain.worktrees import GITDIR, link_in
+from agentcli.domain.worktrees import GITDIR, common_of_worktree, is_of_submodule, link_in
 from agentcli.process.directories import parents_of
 from agentcli.process.set_aside import MINIMAL, Held, Kind, Watched, held_at
 
@@ -631,3 +631,11 @@ def tree_of(path: str, item: Watched) -> str:
     name = link_in(item.content.data)
     tree = os.path.join(os.path.dirname(path), name.removesuffix("/.git"))  # noqa: PTH118, PTH120 - texts
     return tree if name.endswith("/.git") else ""
+
+
+def shared_by(link: str) -> str:
+    """The git directory that a working tree's ``.git`` leads to, which git has made; else empty."""
+    target = target_of(link)
+    if target and (common := common_of_worktree(Path(link), Path(target))):
+        return str(common)
+    return target if target and is_of_submodule(Path(link), Path(target)) else ""

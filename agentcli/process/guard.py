@@ -15,6 +15,7 @@ starts in ``cwd`` itself, not where a link leads. ``handles`` are open files and
 the numbers under which the command gets them, ``join`` those of a user and a network namespace that
 it starts in, ``close`` what it does not get of all that the guard was given, ``rules`` those that
 it takes upon itself (``domain.sandbox.Confined``): it makes the calls that they hand over;
+what has any is stopped while ``app``, a process, is, which looks at what that makes;
 ``give_up`` the seconds that it waits for what it has killed. What bubblewrap itself runs as is not
 told to end: it would take the command with it.
 Only the standard library is available here, and of that what loads at once: each command waits for
@@ -121,6 +122,14 @@ def _name_of(pid: int) -> bytes:
         return b""
 
 
+def _is_stopped(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+            return file.read().rpartition(b")")[2].split()[:1] == [b"T"]
+    except OSError:
+        return False
+
+
 def send_signal(pids: list[int], number: int) -> None:
     """The signal to each of them that is still there."""
     for pid in pids:
@@ -140,6 +149,8 @@ class Guard:
         self.give_up_s = 0.0
         self.give_up: float | None = None
         self.sockets: SocketKeeper | None = None
+        self.app = 0
+        self.is_held = False
         self.reaps_orphans = prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
         prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # the command may have stopped us
         self._wake_read, wake_write = os.pipe()
@@ -153,6 +164,7 @@ class Guard:
         size = int(_read_exactly(16), 16)
         request = marshal.loads(_read_exactly(size))  # noqa: S302 - what the app itself has sent
         self.give_up_s = request["give_up"]
+        self.app = request["app"] if request["rules"] else 0
         for handle in request["close"]:
             os.close(handle)
         calls = request["rules"].get("calls")
@@ -207,6 +219,7 @@ class Guard:
                     pass
             if CONTROL in ready and not self._obey():
                 watched.remove(CONTROL)
+            self._hold()
             if self.deadline is not None and time.monotonic() >= self.deadline:
                 self._kill()
             if self.give_up is not None and time.monotonic() >= self.give_up:
@@ -224,7 +237,15 @@ class Guard:
         """Seconds until something has to be done unasked; ``None`` while nothing has."""
         if self.deadline is not None:
             return max(0.0, self.deadline - time.monotonic())
-        return None if self.reaps_orphans else GROUP_POLL_S
+        return GROUP_POLL_S if self.app or not self.reaps_orphans else None
+
+    def _hold(self) -> None:
+        """Stop what runs inside while the app is stopped: nobody looks at what that makes."""
+        was_held, self.is_held = self.is_held, bool(self.app) and _is_stopped(self.app)
+        if self.is_held and self.deadline is None:
+            send_signal(self._targets(), signal.SIGSTOP)
+        elif was_held:
+            send_signal(self._targets(), signal.SIGCONT)
 
     def _reap(self) -> bool:
         """Collect what has ended; whether anything is left."""

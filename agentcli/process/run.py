@@ -334,6 +334,7 @@ class GuardedProcess:
             "join": command.namespaces,
             "close": command.unused,
             "rules": dict(command.rules),
+            "app": os.getpid(),
             "give_up": GIVE_UP_S,
         }
         await uninterruptible(self._send_request(marshal.dumps(request)))

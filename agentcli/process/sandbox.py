@@ -478,7 +478,9 @@ class SessionSandbox:
             self._running = max(0, self._running - 1)
             if still_lives is not None:
                 self._left.append(still_lives)
-            before, self._unsaid = [*self._unsaid, *self._refused_hosts()], []
+            from agentcli.process.sandbox_setup import lines_of
+
+            before, self._unsaid = [*self._unsaid, *lines_of(self._gate)], []
             lines = (*before, *await uninterruptible(asyncio.to_thread(self._set_aside)))
             if not self._running:
                 self._mounted_on.clear()
@@ -490,14 +492,17 @@ class SessionSandbox:
 
     async def _keep_looking(self) -> None:
         """Put right what is made while something runs inside, until nothing does (SEC-17)."""
-        is_over, took_s = False, 0.0
+        is_over, next_look = False, 0.0
         while not is_over:
-            rest_s = max(random.uniform(*_BETWEEN_S), min(took_s * _REST, _MOST_REST_S))  # noqa: S311 - no key
-            await asyncio.sleep(rest_s)
+            await asyncio.sleep(random.uniform(*_BETWEEN_S))  # noqa: S311 - no key
             async with self._watching:
-                began = time.monotonic()
+                if self._record is not None:
+                    await asyncio.to_thread(self._record.beat)
+                if (began := time.monotonic()) < next_look:
+                    continue
                 lines = await uninterruptible(asyncio.to_thread(self._look_again))
-                is_over, took_s = self.at_work is None, time.monotonic() - began
+                is_over, now = self.at_work is None, time.monotonic()
+                next_look = now + min((now - began) * _REST, _MOST_REST_S)
             if lines:
                 self._tell_now()
 
@@ -505,8 +510,6 @@ class SessionSandbox:
         """What was made by what runs inside, if it did anything since."""
         if not self._may_have_changed():
             return []
-        if self._record is not None:
-            self._record.beat()
         if self._running and time.monotonic() - self._since < _LONG_S:
             return []
         before, self._seen = self._seen, self._work_inside()
@@ -519,19 +522,6 @@ class SessionSandbox:
     def _tell_now(self) -> None:
         if self._tell is not None and (told := self.take_notice()):
             self._tell(told)
-
-    def _refused_hosts(self) -> list[str]:
-        if self._gate is None:
-            return []
-        lines = [
-            f"[sandbox: no connection to {host}, which the user has allowed: {why}]"
-            for host, why in self._gate.take_failed()
-        ]
-        if refused := self._gate.take_refused():
-            line = f"[sandbox: no connection to {', '.join(refused)}: the user has not allowed it;"
-            how = '/sandbox allow HOST does, access "network" asks for all hosts at once]'
-            lines.append(f"{line} {how}")
-        return lines
 
     async def step_outside(self) -> tuple[str, ...]:
         """Before what the user has allowed outside of it; see the port."""
@@ -560,6 +550,7 @@ class SessionSandbox:
             else:
                 real = {real_path(path): content for path, content in written.items()}
                 await uninterruptible(asyncio.to_thread(self._watch.learn_only, real))
+            await asyncio.to_thread(self._keep)
 
     def _accept_all(self) -> None:
         """Only if nothing inside did anything since ``step_outside``: else it may be of that."""
@@ -611,9 +602,16 @@ class SessionSandbox:
                 self._watch.read_only = self._alone = pinned(shut, self._watch.known.items)
         earlier = self._unborn if is_changed else ()
         self._unborn = tuple(dict.fromkeys((*earlier, *places.unborn)))
-        if self._record is not None and self._watch is not None:
-            self._record.begin(self._watch, self._unborn)
+        self._keep(begins=True)
         return places
+
+    def _keep(self, *, begins: bool = False) -> None:
+        """Have on disk what is known while something may write, for when the app is killed."""
+        if self._record is not None and self._watch is not None:
+            if begins or self._running or any(still_lives() for still_lives in self._left):
+                self._record.keep(self._watch, self._unborn)
+            else:
+                self._record.settled()
 
     @property
     def at_work(self) -> TreeWatch | None:
@@ -659,8 +657,7 @@ class SessionSandbox:
         lines = []
         if self._watch is not None:
             lines = put_right(self._watch, self._unborn, is_under_way=is_under_way)
-        if self._record is not None and not self._running and not any(x() for x in self._left):
-            self._record.settled()
+        self._keep()
         self._told += lines
         return lines
 

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from agentcli.domain.files import directory_of, real_text
 from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.sandbox import HostGate
 from agentcli.process import sandbox_landlock as _sandbox_landlock
 from agentcli.process.sandbox_home import git_configuration, is_below
 from agentcli.process.sandbox_places import Places
@@ -591,3 +592,18 @@ def _advice() -> str:
         if Path("/proc/sys/user/max_user_namespaces").read_text(encoding="ascii").strip() == "0":
             return "allow user namespaces: sysctl user.max_user_namespaces=15000"
     return "in a container it may be that only --sandbox landlock works"
+
+
+def lines_of(gate: HostGate | None) -> list[str]:
+    """Which hosts were not reached since the last call, and why."""
+    if gate is None:
+        return []
+    lines = [
+        f"[sandbox: no connection to {host}, which the user has allowed: {why}]"
+        for host, why in gate.take_failed()
+    ]
+    if refused := gate.take_refused():
+        line = f"[sandbox: no connection to {', '.join(refused)}: the user has not allowed it;"
+        how = '/sandbox allow HOST does, access "network" asks for all hosts at once]'
+        lines.append(f"{line} {how}")
+    return lines

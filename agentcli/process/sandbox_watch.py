@@ -25,7 +25,6 @@ from pathlib import Path
 
 from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed, plain_name
-from agentcli.domain.worktrees import common_of_worktree, is_of_submodule
 from agentcli.process import directories
 from agentcli.process.directories import (
     OF_NAMED_S,
@@ -68,6 +67,7 @@ from agentcli.process.git_config import (
     run_around,
     run_by,
     settings_given,
+    shared_by,
     steps_that_run,
     target_of,
     to_put_right,
@@ -133,7 +133,7 @@ class TreeWatch:
         self._is_cut_told = False
         self._crowded_told: set[str] = set()
         self._owed: set[str] = set()  # what could not be put back yet
-        self._shared: set[str] = set()  # what working trees in the roots have outside of them
+        self.shared: set[str] = set()  # what working trees in the roots have outside of them
         self.known = Survey()
         self.users = Survey()
         self._trees = set[str]()
@@ -379,16 +379,13 @@ class TreeWatch:
             found.trees.setdefault(target, set()).add(os.path.dirname(path))  # noqa: PTH120 - a text
         if target and self.is_inside(target):
             self._git_directory(target, found)
-        elif target and (common := common_of_worktree(Path(path), Path(target))):
-            self._shared.add(str(common))
-            self._git_directory(str(common), found)
-        elif target and is_of_submodule(Path(path), Path(target)):
-            self._shared.add(target)
-            self._git_directory(target, found)
+        elif shared := shared_by(path):
+            self.shared.add(shared)
+            self._git_directory(shared, found)
 
     def is_inside(self, path: str) -> bool:
         """Whether what lies there is looked at."""
-        places = (*self._roots, *self._untrusted, *self._shared)
+        places = (*self._roots, *self._untrusted, *self.shared)
         return any(lies_below(path, place) for place in places)
 
     def _git_directory(self, git: str, found: Survey) -> None:

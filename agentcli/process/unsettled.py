@@ -22,22 +22,27 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.files import open_regular
 from agentcli.process.directories import Listing, Survey, lies_below
+from agentcli.process.git_config import shared_by
 from agentcli.process.set_aside import Held, Kind, Watched, is_later, set_aside
 
 if TYPE_CHECKING:
     from agentcli.process.sandbox_watch import TreeWatch
 
 _UNSETTLED, _SETTLED = b"u", b"s"
-_SLACK_S = 15.0  # between the last sign of life and the end of what ran
+_SLACK_S = 20.0  # between the last sign of life and the end of what ran
 _END = ".json"
 _ENDED = "[sandbox: agent was ended here while a command could still write; what that has left:]"
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What an app that is gone knew. ``until`` is when the last of its commands may have ended."""
+    """What an app that is gone knew. ``until`` is when the last of its commands may have ended.
+
+    ``shared`` are git directories outside of ``roots`` that working trees there have.
+    """
 
     roots: tuple[Path, ...]
+    shared: tuple[str, ...]
     unborn: tuple[Path, ...]
     known: Survey
     named: dict[str, Kind]
@@ -59,17 +64,21 @@ class Record:
     def put_right_what_was_left(self, make: Callable[[Sequence[Path]], TreeWatch]) -> list[str]:
         """By commands of apps that were killed; ``make`` gives a watch of what they worked in."""
         lines = []
-        for left in _left_in(self._directory, self._roots):
+        ours = [*map(str, self._roots)]
+        ours += filter(None, [shared_by(f"{root}/.git") for root in ours])
+        for left in _left_in(self._directory, ours):
             watch = make(left.roots)
             watch.known = watch.users = left.known
             watch.named, watch.until = left.named, left.until
+            watch.shared = {*left.shared}
             unborn = [path for path in left.unborn if not is_later(str(path), left.until)]
             lines += put_right(watch, unborn)
         return [_ENDED, *lines] if lines else []
 
-    def begin(self, watch: TreeWatch, unborn: Sequence[Path]) -> None:
-        """From here on something may write; ``unborn`` are places where nothing may come up."""
-        told = (dict(_kept(watch.known)), dict(watch.known.git_directories), unborn)
+    def keep(self, watch: TreeWatch, unborn: Sequence[Path]) -> None:
+        """While something may write; ``unborn`` are places where nothing may come up."""
+        known = watch.known
+        told = (dict(_kept(known)), dict(known.git_directories), {*watch.shared}, unborn)
         with contextlib.suppress(OSError):
             if told != self._written:
                 self._write(watch, unborn)
@@ -91,8 +100,9 @@ class Record:
 
     def _write(self, watch: TreeWatch, unborn: Sequence[Path]) -> None:
         head = {
-            "roots": [str(root) for root in self._roots],
-            "unborn": [str(place) for place in unborn],
+            "roots": [*map(str, self._roots)],
+            "unborn": [*map(str, unborn)],
+            "shared": sorted(watch.shared),
         }
         lines = (json.dumps(head), json.dumps(_told(watch.known, watch.named)))
         new = self._path.with_suffix(".new")
@@ -126,21 +136,21 @@ def put_right(watch: TreeWatch, unborn: Iterable[Path], *, is_under_way: bool = 
     return lines + watch.compare(is_under_way=is_under_way) if lines else lines
 
 
-def _left_in(directory: Path, roots: Sequence[Path]) -> Iterator[_Left]:
-    """What concerns ``roots`` of what killed apps have left; each is removed once it was used."""
+def _left_in(directory: Path, places: Sequence[str]) -> Iterator[_Left]:
+    """What concerns ``places`` of what killed apps have left; each is removed once it was used."""
     with contextlib.suppress(OSError):
         for path in sorted(directory.iterdir()):
             with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # else it is in use
                 if path.suffix == _END and (left := _read(file.read(), os.fstat(file.fileno()))):
-                    if not _meet(left.roots, roots):
+                    if not _meet((*map(str, left.roots), *left.shared), places):
                         continue
                     yield left
                 path.unlink()
 
 
-def _meet(some: Sequence[Path], others: Sequence[Path]) -> bool:
-    pairs = ((str(one), str(other)) for one in some for other in others)
+def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
+    pairs = ((one, other) for one in some for other in others)
     return any(lies_below(one, other) or lies_below(other, one) for one, other in pairs)
 
 
@@ -151,9 +161,10 @@ def _read(data: bytes, status: os.stat_result) -> _Left | None:
     with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
         said = json.loads(head)
         roots, unborn = (tuple(map(Path, said[name])) for name in ("roots", "unborn"))
-        if state == _UNSETTLED and any(root.is_dir() for root in roots):
+        shared = tuple(map(str, said["shared"]))
+        if state == _UNSETTLED and any(place.is_dir() for place in (*roots, *map(Path, shared))):
             known, named = _known(json.loads(body))
-            return _Left(roots, unborn, known, named, status.st_mtime + _SLACK_S)
+            return _Left(roots, shared, unborn, known, named, status.st_mtime + _SLACK_S)
     return None
 
 

@@ -27,7 +27,7 @@ from agentcli.process.sandbox import SessionSandbox
 from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
 from tests.support.databases import opened
-from tests.support.processes import guard_of, started, until, wait_until
+from tests.support.processes import guard_of, started, until
 from tests.support.sandboxes import BOTH, Sandboxed, bash, needs, told
 from tests.support.tool_context import text_of, tool_context
 
@@ -759,79 +759,6 @@ def test_what_a_command_that_runs_long_has_made_is_set_aside_while_it_runs(
     text = asyncio.run(run())
     assert text.startswith(f"../{steps}\n"), "git goes on with it while the command runs"
     assert "new/.git/config would take" in text and f"{steps} would take" in text
-
-
-KILLED = """
-import asyncio, sys
-from pathlib import Path
-from agentcli.process.sandbox_places import OwnPlaces
-from tests.support.sandboxes import Sandboxed
-
-async def run(work, kind, unsettled, command):
-    async with Sandboxed(Path(work), kind, own=OwnPlaces(unsettled=Path(unsettled))) as inside:
-        await inside.say(command)
-        print("said", flush=True)
-        await asyncio.sleep(1000)
-
-asyncio.run(run(*sys.argv[1:]))
-"""
-
-
-@both
-@pytest.mark.parametrize("end", ["", " >/dev/null 2>&1 &"])
-@pytest.mark.spec("SEC-17", "REC-8")
-def test_what_was_made_when_the_app_was_killed_is_set_aside_by_the_next(
-    work: Path, tmp_path: Path, kind: str, end: str
-) -> None:
-    needs(kind)
-    (work / "sub").mkdir()
-    hook = work / ".git/hooks/pre-push"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\nexit 0\n")
-    unsettled = tmp_path / "unsettled"
-    sleep = ("sleep", f"1000.{os.getpid()}")
-    again = f"{' '.join(sleep)} & while :; do {EVIL}; sleep 0.01; done"
-    command = f"(git init -q sub; cd sub; {EVIL}; touch done; {again})"
-    argv = (sys.executable, "-c", KILLED, str(work), kind, str(unsettled), command + end)
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as app:
-        wait_until((work / "sub/done").exists, "the command")
-        app.kill()
-    wait_until(lambda: not started(*sleep), "the end of the command")
-    (record,) = unsettled.glob("*.json")
-    assert record.stat().st_mode & 0o777 == 0o600
-
-    async def next_app(wanted: str = kind) -> str:
-        own = OwnPlaces(unsettled=unsettled)
-        async with Sandboxed(work, wanted, own=own) as inside:
-            return inside.sandbox.take_notice()
-
-    text = asyncio.run(next_app())
-    assert "was ended here" in text and "sub/.git/config would take effect outside" in text
-    assert hook.read_text() == "#!/bin/sh\nexit 0\n"
-    users_git(work / "sub")
-    assert not asyncio.run(next_app()) and not list(unsettled.iterdir())
-
-
-@pytest.mark.spec("SEC-17")
-def test_what_the_user_made_after_the_app_was_killed_stays(work: Path, tmp_path: Path) -> None:
-    needs("bwrap")
-    unsettled = tmp_path / "unsettled"
-    command = "touch done; sleep 1000"
-    argv = (sys.executable, "-c", KILLED, str(work), "bwrap", str(unsettled), command)
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as app:
-        wait_until((work / "done").exists, "the command")
-        app.kill()
-    (record,) = unsettled.glob("*.json")
-    an_hour_ago = time.time() - 3600
-    os.utime(record, (an_hour_ago, an_hour_ago))
-    subprocess.run(["git", "config", "core.fsmonitor", "mine"], check=True, cwd=work)
-
-    async def next_app() -> str:
-        async with Sandboxed(work, own=OwnPlaces(unsettled=unsettled)) as inside:
-            return inside.sandbox.take_notice() + await inside.say("echo next")
-
-    assert "set-aside" not in asyncio.run(next_app())
-    assert "mine" in (work / ".git/config").read_text()
 
 
 @pytest.mark.spec("SEC-17")

@@ -1,0 +1,191 @@
+"""What a killed app's commands have made is put right by the next one: with real ones, killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentcli.process.sandbox_places import OwnPlaces
+from agentcli.process.unsettled import Record
+from tests.support.processes import started, wait_until
+from tests.support.repositories import git, make_repository
+from tests.support.sandboxes import BOTH, Sandboxed, needs
+
+pytestmark = [pytest.mark.sampled, pytest.mark.spec("SEC-17", "REC-8")]
+
+both = pytest.mark.parametrize("kind", BOTH)
+EVIL = "git config core.fsmonitor 'touch pwned; :'"
+SLEEP = ("sleep", f"1000.{os.getpid()}")
+APP = """
+import asyncio, sys
+from pathlib import Path
+from agentcli.domain.sandbox import Access
+from agentcli.process.sandbox_places import OwnPlaces
+from tests.support.sandboxes import Sandboxed
+
+async def run(work, kind, unsettled, command, outside):
+    async with Sandboxed(Path(work), kind, own=OwnPlaces(unsettled=Path(unsettled))) as inside:
+        await inside.say(command)
+        if outside:
+            await inside.with_access(Access.OUTSIDE, outside)
+        await asyncio.sleep(1000)
+
+asyncio.run(run(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "work")
+
+
+@pytest.fixture
+def unsettled(tmp_path: Path) -> Path:
+    return tmp_path / "unsettled"
+
+
+@contextmanager
+def app(
+    work: Path, kind: str, unsettled: Path, command: str, outside: str = "", *, left: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """An app whose command runs, and is killed with it at the end."""
+    needs(kind)
+    wait = f"touch done; {' '.join(SLEEP)}"
+    full = f"({command}; {wait}) >/dev/null 2>&1 &" if outside or left else f"{command}; {wait}"
+    argv = (sys.executable, "-c", APP, str(work), kind, str(unsettled), full, outside)
+    with subprocess.Popen(argv) as running:
+        try:
+            wait_until((work / "done").exists, "the command")
+            yield running
+        finally:
+            running.kill()
+    wait_until(lambda: not started(*SLEEP), "the end of the command")
+
+
+def next_app(work: Path, kind: str, unsettled: Path) -> str:
+    """What the user is told of at the start of the next one there."""
+
+    async def run() -> str:
+        async with Sandboxed(work, kind, own=OwnPlaces(unsettled=unsettled)) as inside:
+            told = inside.sandbox.take_notice()
+            assert "set-aside" not in await inside.say("echo next")
+            return told
+
+    return asyncio.run(run())
+
+
+@both
+@pytest.mark.parametrize("left", [False, True])
+def test_what_was_made_when_the_app_was_killed_is_set_aside_by_the_next(
+    work: Path, unsettled: Path, kind: str, left: bool
+) -> None:
+    hook = work / ".git/hooks/pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 0\n")
+    again = f"(while :; do {EVIL}; sleep 0.01; done) &"
+    with app(work, kind, unsettled, f"(git init -q new; cd new; {EVIL}; {again})", left=left):
+        (record,) = unsettled.glob("*.json")
+        assert record.stat().st_mode & 0o777 == 0o600
+        assert not next_app(work, kind, unsettled), "that of an app that lives is left alone"
+    told = next_app(work, kind, unsettled)
+    assert "was ended here" in told and "new/.git/config would take effect outside" in told
+    assert hook.read_text() == "#!/bin/sh\nexit 0\n"
+    subprocess.run(["git", "status"], check=False, cwd=work / "new", capture_output=True)
+    assert not list(work.rglob("pwned"))
+    assert not next_app(work, kind, unsettled) and not list(unsettled.iterdir())
+
+
+def test_what_the_user_made_after_the_app_was_killed_stays(work: Path, unsettled: Path) -> None:
+    with app(work, "bwrap", unsettled, "true"):
+        pass
+    (record,) = unsettled.glob("*.json")
+    an_hour_ago = time.time() - 3600
+    os.utime(record, (an_hour_ago, an_hour_ago))
+    git(work, "config", "core.fsmonitor", "mine")
+    assert not next_app(work, "bwrap", unsettled)
+    assert "mine" in (work / ".git/config").read_text()
+
+
+@both
+def test_what_the_user_allowed_while_something_ran_stays_when_the_app_is_killed(
+    work: Path, unsettled: Path, kind: str
+) -> None:
+    allowed = "git config core.fsmonitor mine; touch allowed"
+    with app(work, kind, unsettled, "true", allowed):
+        wait_until((work / "allowed").exists, "the command outside")
+        (record,) = unsettled.glob("*.json")
+        wait_until(lambda: "mine" in record.read_text(), "the record")
+    assert not next_app(work, kind, unsettled)
+    assert "mine" in (work / ".git/config").read_text()
+
+
+@both
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_what_a_command_in_a_worktree_made_in_the_main_repository_is_set_aside_there(
+    work: Path, tmp_path: Path, unsettled: Path, kind: str, is_removed: bool
+) -> None:
+    tree = tmp_path / "trees/one"
+    git(work, "worktree", "add", "-q", str(tree))
+    common = work / ".git"
+    command = f"printf '[core]\\n\\tfsmonitor = x\\n' > {common}/config.worktree"
+    with app(tree, kind, unsettled, command):
+        assert "fsmonitor" in (common / "config.worktree").read_text()
+    if is_removed:
+        git(work, "worktree", "remove", "--force", str(tree))
+    told = next_app(work, kind, unsettled)
+    assert f"{common}/config.worktree would take effect outside" in told
+    assert "fsmonitor" not in (common / "config.worktree").read_text()
+
+
+def test_what_a_command_in_the_main_tree_made_is_set_aside_by_the_next_app_in_a_worktree(
+    work: Path, tmp_path: Path, unsettled: Path
+) -> None:
+    tree = tmp_path / "trees/one"
+    git(work, "worktree", "add", "-q", str(tree))
+    with app(work, "landlock", unsettled, EVIL):
+        pass
+    assert "/.git/config would take effect outside" in next_app(tree, "landlock", unsettled)
+
+
+@pytest.mark.parametrize("text", ["", "u", "u\n{}\n{}", "u\n[1]\n2", "x" * 1000, "s\n{}\n"])
+def test_a_record_that_cannot_be_read_is_dropped(work: Path, unsettled: Path, text: str) -> None:
+    unsettled.mkdir()
+    (unsettled / "1-a.json").write_text(text)
+    (unsettled / "1-a.new").write_text(text)
+    record = Record(unsettled, [work])
+    assert record.put_right_what_was_left(lambda _: pytest.fail("nothing to compare")) == []
+    assert not list(unsettled.iterdir())
+
+
+def test_where_no_record_can_be_written_commands_run(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert not next_app(work, "bwrap", tmp_path / "file" / "unsettled")
+
+
+@both
+@pytest.mark.spec("SEC-17")
+def test_what_runs_inside_stands_still_while_the_app_is_stopped(
+    work: Path, unsettled: Path, kind: str
+) -> None:
+    def states() -> set[str]:
+        files = (Path("/proc", str(pid), "stat") for pid in started(*SLEEP))
+        return {file.read_text().rpartition(")")[2].split()[0] for file in files}
+
+    with app(work, kind, unsettled, f"(setsid {' '.join(SLEEP)} &)") as running:
+        wait_until(lambda: len(started(*SLEEP)) == 2, "both")
+        for _ in range(2):
+            running.send_signal(signal.SIGSTOP)
+            wait_until(lambda: states() == {"T"}, "the rest")
+            running.send_signal(signal.SIGCONT)
+            wait_until(lambda: states() == {"S"}, "the work again")
+        running.send_signal(signal.SIGSTOP)
+        wait_until(lambda: states() == {"T"}, "the rest, which the end of the app ends")
