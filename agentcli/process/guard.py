@@ -122,7 +122,8 @@ def _name_of(pid: int) -> bytes:
         return b""
 
 
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped it; not while it is traced."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
             return file.read().rpartition(b")")[2].split()[:1] == [b"T"]
@@ -241,7 +242,7 @@ class Guard:
 
     def _hold(self) -> None:
         """Stop what runs inside while the app is stopped: nobody looks at what that makes."""
-        was_held, self.is_held = self.is_held, bool(self.app) and _is_stopped(self.app)
+        was_held, self.is_held = self.is_held, bool(self.app) and is_stopped(self.app)
         if self.is_held and self.deadline is None:
             send_signal(self._targets(), signal.SIGSTOP)
         elif was_held:

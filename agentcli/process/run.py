@@ -189,6 +189,12 @@ async def run(
         process.sink = None  # output is still read, so that a daemon does not stall
 
 
+def confined_guards() -> list[int]:
+    """Those of what is left of commands in a sandbox, of all sessions."""
+    every = [process for live in tuple(_live.values()) for process in tuple(live)]
+    return [pid for process in every if process.is_confined and (pid := process.still_lives())]
+
+
 def _confined(command: Command, inside: Confined) -> Command:
     return replace(
         command,
@@ -303,6 +309,7 @@ class GuardedProcess:
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.bytes_read = 0
         self.pid = self.guarding = 0
+        self.is_confined = False
         try:
             self._control, self._output, self.guard = _start_guard(handles)
         except OSError as error:
@@ -325,6 +332,7 @@ class GuardedProcess:
                 return text
             return os.fsencode(text).decode("utf-8", "surrogateescape")
 
+        self.is_confined = bool(command.rules)
         request = {
             "argv": [as_utf8(item) for item in command.argv],
             "cwd": as_utf8(str(command.cwd)),

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import errno
 import os
-import random
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,22 +37,11 @@ if TYPE_CHECKING:
     from agentcli.process.sandbox_places import Around, OwnPlaces, Places
     from agentcli.process.sandbox_setup import PrivatePlaces, Probe
     from agentcli.process.sandbox_watch import TreeWatch
-    from agentcli.process.set_aside import Pinned
-    from agentcli.process.unsettled import Record
+    from agentcli.process.settling import Settling
 
 NO_SANDBOX = "commands run without a sandbox, with all of your rights"
 NO_LIMIT = "commands in the sandbox reach every host: the setting sandbox_network opens the network"
-_NOT_TOLD_APART = (
-    "[sandbox: a process that was left running inside may have made that; if the command outside "
-    "did, end that process and run the command again]"
-)
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
-
-# what runs inside is looked at again after a time that it cannot foretell, or so many times as
-# long as the look took, to a bound; a command that just runs on is so once it has run for a while
-_BETWEEN_S = (0.5, 1.5)
-_REST, _MOST_REST_S = 20, 10.0
-_LONG_S = 10.0
 
 _open: list[SessionSandbox] = []
 
@@ -96,22 +82,10 @@ class SessionSandbox:
         self._filtered = False
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
-        self._watch: TreeWatch | None = None
         self._searched: list[str] = []
-        self._watching = asyncio.Lock()
-        self._unborn: tuple[Path, ...] = ()
-        self._running = 0
-        self._left: list[StillLives] = []
-        self._mounted_on: set[Path] = set()
+        self._settling: Settling | None = None
         self._indexes: tuple[bytes, ...] | None = None  # git's, before any command
-        self._alone: Mapping[str, Pinned] = {}  # what is read-only to those that are left
-        self._done = self._seen = frozenset[str]()
-        self._since = 0.0
-        self._looking: asyncio.Task[None] | None = None
-        self._record: Record | None = None
         self._tell = tell
-        self._told: list[str] = []
-        self._unsaid: list[str] = []
         self._lock = asyncio.Lock()
         self._state = SandboxState(SandboxKind.OFF, wanted, network=network, known=wanted == "off")
         self._paused = False
@@ -214,7 +188,7 @@ class SessionSandbox:
     def take_notice(self) -> str:
         """What the user is told, once: why there is none, and what was set aside."""
         state = self.state
-        lines, self._told = self._told, []
+        lines = self._settling.take_told() if self._settling is not None else []
         if state.lacks_it and not self._notice_given:
             self._notice_given = True
             advice = f" ({state.advice})" if state.advice else ""
@@ -235,6 +209,7 @@ class SessionSandbox:
         from agentcli.process.environment import base_environment, without_credentials
         from agentcli.process.git_index import index_of
         from agentcli.process.sandbox_home import of_users
+        from agentcli.process.settling import Settling
 
         if self._indexes is None:
             self._indexes = tuple(index_of(str(root)) for root in self._roots)
@@ -247,8 +222,10 @@ class SessionSandbox:
             return replace(state, problem=f"no temporary directory can be made: {error.strerror}")
         self._filtered = sandbox_calls.machine() is not None
         seen = self._find_places().seen
-        if self._record is not None:
-            self._told += self._record.put_right_what_was_left(self._new_watch)
+        if self._settling is None:
+            unsettled = self._own().unsettled
+            self._settling = Settling(self._roots, self._new_watch, unsettled, self._tell_now)
+        self._settling.put_right_what_was_left()
         base = base_environment()
         given = without_credentials(base, self._variables, network=self._network)
         inside = replace(
@@ -317,13 +294,9 @@ class SessionSandbox:
 
         if self._around is None:
             self._around = Around(self._roots, self._home)
-        known = self._watch.users if self._watch is not None else None
+        known = self._settling.users if self._settling is not None else None
         own = self._own()
         self._credentials = own.credentials
-        if own.unsettled is not None and self._record is None:
-            from agentcli.process.unsettled import Record
-
-            self._record = Record(own.unsettled, self._roots)
         self._places = find_places(
             self._roots,
             self._home,
@@ -376,37 +349,20 @@ class SessionSandbox:
         """The command line that runs ``argv`` with no more than ``access``; see the port."""
         if access is Access.OUTSIDE:
             return Confined(tuple(argv), cwd)
-        reads_only = access.reads_only
-        if reads_only:
+        settling = None if access.reads_only else self._settling
+        if settling is not None:
+            is_bwrap = self._state.kind is SandboxKind.BWRAP
+            places = await settling.before(self._find_places, mounts=is_bwrap)
+        elif access.reads_only:
             places = (await asyncio.to_thread(self._find_places)).frozen()
         else:
-            async with self._watching:
-                places = await self._places_to_write()
+            raise OSError(errno.ESHUTDOWN, "the session has ended")
         if access.hides:
             places = await asyncio.to_thread(self._without_credentials, places)
         confined = self._with(places, argv, cwd, access)
-        if not reads_only:
-            from agentcli.process.sandbox_setup import has_content
-
-            self._since = self._since if self._running else time.monotonic()
-            self._running += 1
-            self._mounted_on.update(filter(has_content, places.shut))
-            if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._keep_looking())
+        if settling is not None:
+            settling.begin(places.shut)
         return confined
-
-    async def _places_to_write(self) -> Places:
-        """After a look around, which a caller that is cancelled does not wait for."""
-        gone = threading.Event()
-
-        def check() -> None:
-            if gone.is_set():
-                raise InterruptedError
-
-        try:
-            return await uninterruptible(asyncio.to_thread(self._look_before, check), gone.set)
-        except InterruptedError:
-            raise asyncio.CancelledError from None
 
     def _without_credentials(self, places: Places) -> Places:
         """``places`` where the nearest credentials of the workspace are shut.
@@ -472,164 +428,35 @@ class SessionSandbox:
 
     async def settle(self, still_lives: StillLives | None = None) -> tuple[str, ...]:
         """After a command: set aside what must not come into being; see the port."""
-        if self._watch is None:
+        if self._settling is None:
             return ()
-        async with self._watching:
-            self._running = max(0, self._running - 1)
-            if still_lives is not None:
-                self._left.append(still_lives)
-            from agentcli.process.sandbox_setup import lines_of
+        from agentcli.process.sandbox_setup import lines_of
 
-            before, self._unsaid = [*self._unsaid, *lines_of(self._gate)], []
-            lines = (*before, *await uninterruptible(asyncio.to_thread(self._set_aside)))
-            if not self._running:
-                self._mounted_on.clear()
-            if still_lives is not None and still_lives():
-                self._alone = self._watch.read_only
-            elif not self._running:
-                self._watch.read_only = self._alone
-            return lines
-
-    async def _keep_looking(self) -> None:
-        """Put right what is made while something runs inside, until nothing does (SEC-17)."""
-        is_over, next_look = False, 0.0
-        while not is_over:
-            await asyncio.sleep(random.uniform(*_BETWEEN_S))  # noqa: S311 - no key
-            async with self._watching:
-                if self._record is not None:
-                    await asyncio.to_thread(self._record.beat)
-                if (began := time.monotonic()) < next_look:
-                    continue
-                lines = await uninterruptible(asyncio.to_thread(self._look_again))
-                is_over, now = self.at_work is None, time.monotonic()
-                next_look = now + min((now - began) * _REST, _MOST_REST_S)
-            if lines:
-                self._tell_now()
-
-    def _look_again(self) -> list[str]:
-        """What was made by what runs inside, if it did anything since."""
-        if not self._may_have_changed():
-            return []
-        if self._running and time.monotonic() - self._since < _LONG_S:
-            return []
-        before, self._seen = self._seen, self._work_inside()
-        if self._seen == before and self._left and not self._running:
-            return []
-        lines = self._set_aside(is_under_way=True)
-        self._unsaid += lines
-        return lines
-
-    def _tell_now(self) -> None:
-        if self._tell is not None and (told := self.take_notice()):
-            self._tell(told)
+        return await self._settling.settle(still_lives, lambda: lines_of(self._gate))
 
     async def step_outside(self) -> tuple[str, ...]:
         """Before what the user has allowed outside of it; see the port."""
-        async with self._watching:
-            if self._watch is None or not self._may_have_changed():
-                return ()
-            self._done = await asyncio.to_thread(self._work_inside)
-            return tuple(await uninterruptible(asyncio.to_thread(self._set_aside)))
+        return () if self._settling is None else await self._settling.step_outside()
 
     async def search_along(self, path: str | None) -> None:
         """The user's shell in the session looks for programs there; see the port."""
         if path is None or path in self._searched:
             return
-        async with self._watching:
-            self._searched.append(path)
-            if self._watch is not None:
-                await uninterruptible(asyncio.to_thread(self._watch.search_along, path))
+        self._searched.append(path)
+        if self._settling is not None:
+            await self._settling.search_along(path)
 
     async def accept(self, written: Mapping[Path, str] | None = None) -> None:
         """Take what is there now for what the user wants; see the port."""
-        async with self._watching:
-            if self._watch is None or not (self._running or self._left):
-                return
-            if written is None:
-                await uninterruptible(asyncio.to_thread(self._accept_all))
-            else:
-                real = {real_path(path): content for path, content in written.items()}
-                await uninterruptible(asyncio.to_thread(self._watch.learn_only, real))
-            await asyncio.to_thread(self._keep)
-
-    def _accept_all(self) -> None:
-        """Only if nothing inside did anything since ``step_outside``: else it may be of that."""
-        if self._watch is None:
-            return
-        learned = copy.copy(self._watch)
-        learned.learn(self._beside())
-        if not self._running and self._work_inside() == self._done:
-            self._watch = learned
-        elif lines := self._set_aside():
-            self._unsaid += [*lines, _NOT_TOLD_APART]
-
-    def _work_inside(self) -> frozenset[str]:
-        from agentcli.process.leftovers import work_below
-
-        return work_below([pid for still_lives in self._left if (pid := still_lives())])
-
-    def _may_have_changed(self) -> bool:
-        """Whether a command inside, or what one left behind, has run since the last look."""
-        left, self._left = self._left, [still_lives for still_lives in self._left if still_lives()]
-        return bool(self._running or left)
-
-    def _look_before(self, check: Callable[[], None]) -> Places:
-        """What is there before a command starts is the user's, unless another command runs."""
-        from agentcli.process.set_aside import pinned
-
-        is_changed, beside = False, self._beside()
-        if self._watch is None:
-            watch = self._new_watch(self._roots)
-            watch.learn(beside, check)
-            self._watch = watch
-        elif is_changed := self._may_have_changed():
-            self._unsaid += self._set_aside()
-        else:
-            self._watch.learn(beside, check)
-        places = self._find_places()
-        if self._state.kind is SandboxKind.BWRAP:
-            shut = {
-                path
-                for path in places.read_only
-                if not places.holds_reopened(path)
-                and not any(watch.is_inside(str(path)) for watch in beside)
-            }
-            if is_changed:  # what still runs may move directories while this command's are mounted
-                kept = set(map(str, filter(places.stays_where_it_is, shut)))
-                before = self._watch.read_only.items()
-                self._watch.read_only = {place: pin for place, pin in before if place in kept}
-            else:
-                self._watch.read_only = self._alone = pinned(shut, self._watch.known.items)
-        earlier = self._unborn if is_changed else ()
-        self._unborn = tuple(dict.fromkeys((*earlier, *places.unborn)))
-        self._keep(begins=True)
-        return places
-
-    def _keep(self, *, begins: bool = False) -> None:
-        """Have on disk what is known while something may write, for when the app is killed."""
-        if self._record is not None and self._watch is not None:
-            if begins or self._running or any(still_lives() for still_lives in self._left):
-                self._record.keep(self._watch, self._unborn)
-            else:
-                self._record.settled()
-
-    @property
-    def at_work(self) -> TreeWatch | None:
-        """What it knows, while something may write that it has started."""
-        return self._watch if self._running or self._left else None
+        if self._settling is not None:
+            await self._settling.accept(written)
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing runs inside that may write, of no session; see the port."""
-        return not any(
-            each._running or any(lives() for lives in each._left)  # noqa: SLF001 - of its own kind
-            for each in tuple(_open)
-        )
+        from agentcli.process.settling import is_quiet
 
-    def _beside(self) -> list[TreeWatch]:
-        """Those of other trees in which something is at work (EXT-3)."""
-        found = (other.at_work for other in tuple(_open) if other is not self)
-        return [watch for watch in found if watch is not None]
+        return is_quiet()
 
     def _new_watch(self, roots: Sequence[Path]) -> TreeWatch:
         from agentcli.process.git_config import users_configurations
@@ -647,29 +474,15 @@ class SessionSandbox:
             watch.search_along(path)
         return watch
 
-    def _set_aside(self, *, is_under_way: bool = False) -> list[str]:
-        from agentcli.process.unsettled import put_right
-
-        if self._mounted_on:
-            from agentcli.process.sandbox_setup import remove_mount_points
-
-            remove_mount_points(self._mounted_on)
-        lines = []
-        if self._watch is not None:
-            lines = put_right(self._watch, self._unborn, is_under_way=is_under_way)
-        self._keep()
-        self._told += lines
-        return lines
+    def _tell_now(self) -> None:
+        if self._tell is not None and (told := self.take_notice()):
+            self._tell(told)
 
     async def aclose(self) -> None:
         """Remove the session's private temporary directory; ``tell`` what was set aside last."""
         self._is_closed = True
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
-        await self.step_outside()
-        if self._record is not None and not self._left:
-            await asyncio.to_thread(self._record.close)
+        if self._settling is not None:
+            await self._settling.aclose()
         with contextlib.suppress(ValueError):
             _open.remove(self)
         async with self._lock:  # what is being found out would be left behind

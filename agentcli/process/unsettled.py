@@ -65,7 +65,7 @@ class Record:
         """By commands of apps that were killed; ``make`` gives a watch of what they worked in."""
         lines = []
         ours = [*map(str, self._roots)]
-        ours += filter(None, [shared_by(f"{root}/.git") for root in ours])
+        ours += [shared_by(link) or link for root in self._roots if (link := _link_above(root))]
         for left in _left_in(self._directory, ours):
             watch = make(left.roots)
             watch.known = watch.users = left.known
@@ -134,6 +134,12 @@ def put_right(watch: TreeWatch, unborn: Iterable[Path], *, is_under_way: bool = 
     lines += watch.compare(is_under_way=is_under_way)
     # it may be run under its new name
     return lines + watch.compare(is_under_way=is_under_way) if lines else lines
+
+
+def _link_above(root: Path) -> str:
+    """The nearest ``.git``; empty where there is none."""
+    links = (f"{place}/.git" for place in (root, *root.parents))
+    return next(filter(os.path.lexists, links), "")
 
 
 def _left_in(directory: Path, places: Sequence[str]) -> Iterator[_Left]:

@@ -746,7 +746,7 @@ def test_what_a_process_that_was_left_behind_makes_is_set_aside_without_a_next_c
 def test_what_a_command_that_runs_long_has_made_is_set_aside_while_it_runs(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentcli.process.sandbox._LONG_S", 0.1)
+    monkeypatch.setattr("agentcli.process.settling._LONG_S", 0.1)
     steps = ".git/rebase-merge/git-rebase-todo"
 
     async def run() -> str:

@@ -62,7 +62,8 @@ def app(
     wait = f"touch done; {' '.join(SLEEP)}"
     full = f"({command}; {wait}) >/dev/null 2>&1 &" if outside or left else f"{command}; {wait}"
     argv = (sys.executable, "-c", APP, str(work), kind, str(unsettled), full, outside)
-    with subprocess.Popen(argv) as running:
+    # a process group of its own, as shells make them: else Ctrl-Z does not stop it
+    with subprocess.Popen(argv, process_group=0) as running:
         try:
             wait_until((work / "done").exists, "the command")
             yield running
@@ -156,6 +157,21 @@ def test_what_a_command_in_the_main_tree_made_is_set_aside_by_the_next_app_in_a_
     assert "/.git/config would take effect outside" in next_app(tree, "landlock", unsettled)
 
 
+@pytest.mark.parametrize("place", [".", "sub", "../trees/two"])
+def test_wherever_the_next_app_works_in_the_repository(
+    work: Path, tmp_path: Path, unsettled: Path, place: str
+) -> None:
+    (work / "sub").mkdir(exist_ok=True)
+    for name in ("one", "two"):
+        git(work, "worktree", "add", "-q", str(tmp_path / "trees" / name))
+    command = f"echo ../x > {work}/.git/commondir"
+    with app(tmp_path / "trees/one", "bwrap", unsettled, command):
+        pass
+    start = Path(os.path.normpath(work / place))
+    assert f"{work}/.git/commondir would take effect" in next_app(start, "bwrap", unsettled)
+    assert not (work / ".git/commondir").exists()
+
+
 @pytest.mark.parametrize("text", ["", "u", "u\n{}\n{}", "u\n[1]\n2", "x" * 1000, "s\n{}\n"])
 def test_a_record_that_cannot_be_read_is_dropped(work: Path, unsettled: Path, text: str) -> None:
     unsettled.mkdir()
@@ -189,3 +205,21 @@ def test_what_runs_inside_stands_still_while_the_app_is_stopped(
             wait_until(lambda: states() == {"S"}, "the work again")
         running.send_signal(signal.SIGSTOP)
         wait_until(lambda: states() == {"T"}, "the rest, which the end of the app ends")
+
+
+@both
+@pytest.mark.spec("SEC-17", "CAN-10")
+def test_what_runs_inside_was_looked_at_when_ctrl_z_stops_the_app(
+    work: Path, unsettled: Path, kind: str
+) -> None:
+    (work / "new").mkdir()
+    again = f"cd new; git init -q .; {EVIL}; (while :; do {EVIL}; date > ../at; done) & cd .."
+    config = work / "new/.git/config"
+    with app(work, kind, unsettled, again, left=True) as running:
+        for _ in range(3):
+            (work / "at").unlink(missing_ok=True)
+            wait_until((work / "at").exists, "the work")
+            running.send_signal(signal.SIGTSTP)
+            os.waitpid(running.pid, os.WUNTRACED)
+            assert not config.exists() or "fsmonitor" not in config.read_text()
+            running.send_signal(signal.SIGCONT)
