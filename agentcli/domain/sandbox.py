@@ -338,6 +338,8 @@ OBEYED = frozenset(
     }
 )  # fmt: skip
 """Files of these names, wherever they lie; ``is_obeyed`` knows more."""
+MANAGED = frozenset({"prek.toml", ".pre-commit-config.yaml", ".pre-commit-config.yml"})
+"""What a manager of hooks looks for in each directory, where a hook names it."""
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentcli.domain.files import real_text
-from agentcli.domain.sandbox import IN_DIRECTORIES, OBEYED, is_obeyed, plain_name
+from agentcli.domain.sandbox import IN_DIRECTORIES, MANAGED, OBEYED, is_obeyed, plain_name
 from agentcli.domain.tools import real_path
 from agentcli.process.set_aside import SET_ASIDE, Kind, Watched, held_at
 
@@ -38,7 +38,8 @@ _WRITTEN = frozenset(
     {"logs", "refs", "objects", "rebase-merge", "rebase-apply", "sequencer", "rr-cache"}
 )
 _MARKS = frozenset({".git", *IN_DIRECTORIES})
-_ALWAYS = _MARKS | OBEYED  # looked at however many others there are
+_LOOKED_FOR = _MARKS | MANAGED
+_ALWAYS = _LOOKED_FOR | OBEYED  # looked at however many others there are
 # others' packages: nobody opens one of them as a project, but what is a repository of its own
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
 _HEAD, _LINKED_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-f]{40}"), re.compile(rb"refs/")
@@ -240,7 +241,7 @@ def _listed(
         elif kept >= most or time.monotonic() > give_up:
             kept = most
             continue
-        elif (lower in _MARKS or is_obeyed(lower)) and not SET_ASIDE.search(name):
+        elif (lower in _LOOKED_FOR or is_obeyed(lower)) and not SET_ASIDE.search(name):
             marks.append(name)
             kept += 1
         if lower != ".git" and entry.is_dir(follow_symlinks=False):

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from agentcli.domain.files import read_start, real_text
 from agentcli.domain.said import awaits, scripts_said
 from agentcli.domain.worktrees import GITDIR, common_of_worktree, is_of_submodule, link_in
+from agentcli.domain.sandbox import MANAGED
 from agentcli.process.directories import parents_of
 from agentcli.process.set_aside import MINIMAL, Held, Kind, Watched, held_at
 
@@ -96,7 +97,7 @@ _MANAGERS = (
               for local in ("", "-local") for end in ("yml", "yaml", "toml", "json", "jsonc")),
         ),
     ),
-    (b"prek", ("prek.toml", ".pre-commit-config.yaml", ".pre-commit-config.yml")),
+    (b"prek", (*MANAGED, *(f"**/{name}" for name in MANAGED))),
     (b"overcommit", (".overcommit.yml", ".local-overcommit.yml")),
     (b"captainhook", ("captainhook.json",)),
     (b"grumphp", ("grumphp.yml", "grumphp.yaml", "grumphp.yml.dist")),
@@ -108,6 +109,11 @@ _MANAGERS = (
     (b"devenv", ("devenv.nix", "devenv.yaml")),
     (b"devbox", ("devbox.json",)),
 )  # fmt: skip
+AT_ANY_DEPTH = "/**/"
+# nor does prek look there: https://prek.j178.dev/reference/workspace
+_OUT_OF_SIGHT = re.compile(r"/(?:\.|node_modules/)")
+# pre-commit and prek: what a hook was installed with
+_INSTALLED_WITH = re.compile(rb"\bhook-impl\b[^\n]*?--config[= \t][\"']?([^\s\"']+)")
 _FLAKE = re.compile(rb"use flake[ \t]+[\"']?(?:path:)?([\w.@+/-]+)")
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|nix|env)\Z")
 # git-merge(1): "merge strategies"; of another name git runs a program
@@ -358,12 +364,14 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
 
     ``own`` is the directory that the script lies in, if a name may start there. One that leads out
     of ``tree``, as a submodule's may, counts in the directories around it.
+    One with ``/**/`` stands for what is called so at any depth; see ``is_at_any_depth``.
     https://pre-commit.com, https://lefthook.dev/configuration, https://github.com/sds/overcommit
     """
     for manager, names in _MANAGERS:
         if manager in script:
             places = dict.fromkeys((tree, own or tree, *_flakes(script, own or tree)))
             yield from (joined(place, name) for place in places for name in names)
+    yield from (joined(tree, os.fsdecode(said)) for said in _INSTALLED_WITH.findall(script))
     bases, top = [tree, own] if own else [tree], tree
     if _LEADS_OUT.search(script) or os.fsencode(os.path.dirname(tree)) + b"/" in script:  # noqa: PTH120 - a text
         around = list(islice(parents_of(tree), _MOST_AROUND))
@@ -372,6 +380,13 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
         place = real_text(path)
         if place.startswith(f"{top}/"):
             yield place
+
+
+def is_at_any_depth(path: str, place: str) -> bool:
+    """Whether ``place``, of those that hooks name, stands for ``path``."""
+    top, _, name = place.partition(AT_ANY_DEPTH)
+    is_below = bool(name) and path.startswith(f"{top}/") and path.endswith(f"/{name}")
+    return is_below and not _OUT_OF_SIGHT.search(path[len(top) : -len(name)])
 
 
 def _flakes(script: bytes, own: str) -> Iterator[str]:
@@ -439,6 +454,8 @@ def run_by_git(path: Path, workplaces: Iterable[str] = ()) -> str:
 def _is_run_by(real: str, scripts: Sequence[str], tree: str) -> bool:
     """Whether they lead to it, or would once it is there."""
     led_to = list(run_by(scripts, tree))
+    if any(is_at_any_depth(real, each) for each in led_to):
+        return True
     if os.path.lexists(real) or real in led_to:
         return real in led_to
     return any(

@@ -24,7 +24,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from agentcli.domain.files import real_text
-from agentcli.domain.sandbox import IN_DIRECTORIES, is_obeyed, plain_name
+from agentcli.domain.sandbox import IN_DIRECTORIES, MANAGED, is_obeyed, plain_name
 from agentcli.process import directories
 from agentcli.process.directories import (
     OF_NAMED_S,
@@ -47,12 +47,14 @@ from agentcli.process.directories import (
 )
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
+    AT_ANY_DEPTH,
     AT_TOP,
     OF_TREES,
     WORKTREE,
     configs_in,
     files_resumed,
     hooks_in,
+    is_at_any_depth,
     is_only_paths,
     joined,
     linked,
@@ -361,7 +363,8 @@ class TreeWatch:
             else:
                 self._link(path, found)
             return
-        if is_in_package(prefix, (*self._roots, *self._untrusted), self._trees):
+        is_packed = is_in_package(prefix, (*self._roots, *self._untrusted), self._trees)
+        if is_packed or plain_name(name) in MANAGED:
             return
         if is_obeyed(plain_name(name)) or os.path.islink(path):  # noqa: PTH114 - a text
             self._add_file(path, Kind.SCRIPT, found)  # where a link leads is named by it
@@ -504,6 +507,11 @@ class TreeWatch:
         for root in filter(named.__contains__, self._roots):  # it is the directory of the hooks
             named |= {f"{root}/{name}": Kind.HOOK for name in AT_TOP}
         self._add_led_to(named, found, trees, script)
+        anywhere = [place for place in (*named, *self._named) if AT_ANY_DEPTH in place]
+        for directory, seen in found.directories.items() if anywhere else ():
+            for path in (f"{directory}/{name}" for name in seen.marks):
+                if any(is_at_any_depth(path, place) for place in anywhere):
+                    named[path] = script
         return {
             place: kind
             for place, kind in named.items()

@@ -522,6 +522,49 @@ def test_what_an_envrc_below_has_nix_evaluate_is_protected(root: Path, place: st
     assert all(run_by_git(root / name) == "run by .envrc" for name in names)
 
 
+PREK = f"{REPOSITORY}; mkdir -p a/b .c; echo 'exec \"prek\" hook-impl' > .git/hooks/pre-commit"
+OF_PREK = ("prek.toml", ".pre-commit-config.yaml", "a/b/prek.toml", "a/b/.pre-commit-config.yaml")
+
+
+@pytest.mark.parametrize("before", ["true", f"touch {' '.join(OF_PREK)}"])
+def test_what_prek_reads_at_any_depth_is_protected_where_it_is_installed(
+    root: Path, before: str
+) -> None:
+    """https://prek.j178.dev/reference/workspace: hidden directories are left out."""
+    evil = f"echo evil | tee {' '.join(OF_PREK)} .c/prek.toml > a/prek.md"
+    told = "".join(born(root, evil, before=f"{PREK}; {before}"))
+    assert all(f"/{name} would" in told for name in OF_PREK) and told.count("would") == 4
+    for name in OF_PREK:
+        assert run_by_git(root / name) == run_by_git(root / "new" / name) != ""
+    assert not any(run_by_git(root / name) for name in ("a/prek.md", ".c/prek.toml"))
+
+
+def test_what_prek_reads_does_not_come_up_while_its_hook_is_gone(root: Path) -> None:
+    hidden = (
+        "mv .git/hooks/pre-commit x; touch a/prek.toml; git init -q a/new; touch a/new/prek.toml"
+    )
+    told = "".join(born(root, hidden, before=PREK))
+    assert "a/prek.toml would" in told and "a/new/prek.toml would" in told
+    assert "hooks/pre-commit is protected" in told
+
+
+@pytest.mark.parametrize("hook", ["true", "pre-commit run"])
+def test_what_prek_would_read_is_free_where_it_is_not_installed(root: Path, hook: str) -> None:
+    before = f"{REPOSITORY}; mkdir a; echo '{hook}' > .git/hooks/pre-commit"
+    assert born(root, "touch a/.pre-commit-config.yaml a/prek.toml prek.toml", before=before) == []
+    assert run_by_git(root / "a/.pre-commit-config.yaml") == ""
+
+
+def test_a_file_that_the_installed_manager_is_told_of_is_protected(root: Path) -> None:
+    hook = "exec pre-commit hook-impl --config=conf/checks.yaml"
+    before = (
+        f"{REPOSITORY}; mkdir conf; echo '{hook}' > .git/hooks/pre-commit; chmod +x .git/hooks/*"
+    )
+    told = "".join(born(root, "echo x > conf/checks.yaml; touch conf/other.yaml", before=before))
+    assert "conf/checks.yaml would" in told and told.count("would") == 1
+    assert run_by_git(root / "conf/checks.yaml") and not run_by_git(root / "conf/other.yaml")
+
+
 @pytest.mark.parametrize("place", ["vendor/lib", "node_modules/x/lib", "vendor"])
 @pytest.mark.parametrize("first", ["true", "rm -rf {}/.git"])
 def test_what_a_submodule_among_packages_has_others_run_is_protected(
