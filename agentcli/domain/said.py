@@ -19,8 +19,11 @@ _SOURCES = re.compile(
     _OF_SHELL + rb"(?:\.|source|(?:source_env|dotenv)(?:_if_exists)?)[ \t]+([^\n]+)"
 )
 # what an interpreter is told to run: its first word, and the rest of the line
+_INTERPRETER = (
+    rb"(?:(?:ba|da|k|z)?sh|(?:python|pypy)[\d.]*|(?:node|bun|deno)(?:[ \t]+run)?|perl|ruby|php)"
+)
 _STARTS = re.compile(
-    _OF_SHELL + rb"(?:(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+"
+    _OF_SHELL + _INTERPRETER + rb"[ \t]+"
     rb"((?:-\S*[ \t]+)*(?:[^\s$]*\$\([^)\n]*\)\S*|\S+))([^\n]*)"
 )
 # a line that has a shell run a text, which a file of another name holds
@@ -31,7 +34,7 @@ _RUNS_TEXT = re.compile(
 _MOST_STARTS = 100  # directories that a script may go to, beside those that it says in full
 _MOST_IN_FULL = 1_000
 _MOST_LISTED = 5_000  # names of one of them
-_RUNNER = rb"(?:\.|source|(?:ba|da|k|z)?sh|python[\d.]*|node|perl|ruby)[ \t]+"
+_RUNNER = rb"(?:\.|source|" + _INTERPRETER + rb")[ \t]+"
 _MADE = rb"[\"']?[*?\[{$`]"  # the shell makes the rest of the name
 # a file that only a variable or a pattern names is run
 _RUNS_A_VARIABLE = re.compile(_OF_SHELL + _RUNNER + rb"[\"']?[\w.@+/-]*" + _MADE)
@@ -41,6 +44,22 @@ _RUNS_FOUND = re.compile(
     rb"\brun-parts\b|(?:\bxargs|-exec|-execdir)\b[^\n;&|]{0,200}\b(?:[bdkz]?a?sh|python|node|perl|ruby)\b"
     rb"|-exec(?:dir)?[ \t]+[\"']?\{\}|" + _STARTED + rb"(?:\./|\$\{?\w+\}?[\"']?/)[\w.@+-]*" + _MADE
 )
+# "python -m tools.check", "uv run -m tools.check", "$PYTHON -mtools.check"
+_MODULES = re.compile(
+    rb"(?:\bpy(?:thon|py)?[\d.]*|\brun|\$\{?\w+\}?)[\"']?[ \t]+(?:[^\n;|&]{0,200}?[ \t])??"
+    rb"-m[ \t]*[\"']?([A-Za-z_][\w.]*)"
+)
+# "node tools/check", "python tools"; from the working directory or from what a shell finds out
+_PARTLY = re.compile(
+    _OF_SHELL
+    + rb"((?:python|pypy)[\d.]*|node|bun|deno)[ \t]+(?:(?:-\S*|run(?=[ \t]+\S*/))[ \t]+)*[\"']?"
+    rb"(?:\$\([^)\n]{0,200}\)|\$\{?\w+\}?)?[\"']?/?((?:[\w@+-]+|\.{1,2})(?:/[\w.@+-]*)*)[\"']?(?=[\s;|&)]|\Z)"
+)
+_OF_PYTHON = ("/__main__.py",)
+_OF_NODE = tuple(
+    f"{start}.{end}" for start in ("", "/index") for end in ("js", "cjs", "mjs", "ts", "tsx", "jsx")
+)
+_MOST_PARTLY = 200
 _STARTS_ONE = re.compile(_STARTED + rb"\$\{?(\w+)")
 
 
@@ -52,12 +71,16 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """
     if not text:
         return
-    is_said, runs_found = _said_in(text), _runs_found(text)
+    is_said, runs_found, partly = _said_in(text), _runs_found(text), _said_partly(text)
     seen, waiting = set[str](), list(bases)
     tops, left = frozenset(waiting), _MOST_STARTS
     for base in waiting:
         end = os.fsencode(os.path.basename(base))  # noqa: PTH119 - a text
         is_all = _runs_all_of(os.fsdecode(end), text, runs_found)
+        for path in (f"{base}/{each}" for each in partly):
+            if path not in seen and os.path.isfile(path):  # noqa: PTH113 - a text
+                seen.add(path)
+                yield path, True
         names, is_crowded = _names_in(base, text)
         if is_all and is_crowded:
             yield base, False
@@ -95,12 +118,30 @@ def awaits(text: bytes, path: str, bases: Collection[str], script: re.Pattern[st
     directory, name = os.path.split(path)
     place = os.path.basename(directory)  # noqa: PTH119 - a text
     is_said = _said_in(text)
+    for base in (path.removesuffix(f"/{each}") for each in _said_partly(text)):
+        if base in bases or (base != path and is_said(os.path.basename(base))):  # noqa: PTH119 - a text
+            return True
     if directory in bases or is_said(place):
         if is_said(name) and (script.search(name) or _started_in(text)(name)):
             return True
         runs_all = _runs_all_of(place, text, _runs_found(text))
         return runs_all and bool(_RUNS_A_VARIABLE.search(text))
     return False
+
+
+def _said_partly(text: bytes) -> list[str]:
+    """The files that are run where an interpreter is told a module, a directory or less."""
+    found = list[str]()
+    for module in _MODULES.findall(text):
+        parts = os.fsdecode(module).strip(".").split(".")
+        path = "/".join(parts)
+        found += [f"{path}.py", f"{path}/__main__.py"]
+        found += ["/".join((*parts[:end], "__init__.py")) for end in range(1, len(parts) + 1)]
+    for program, word in _PARTLY.findall(text):
+        path = os.path.normpath(os.fsdecode(word))
+        ends = _OF_PYTHON if program.startswith(b"py") else _OF_NODE
+        found += [os.path.normpath(f"{path}{end}") for end in ends]
+    return list(dict.fromkeys(found))[:_MOST_PARTLY]
 
 
 def _started_in(text: bytes) -> Callable[[str], bool]:

@@ -115,7 +115,7 @@ _OUT_OF_SIGHT = re.compile(r"/(?:\.|node_modules/)")
 # pre-commit and prek: what a hook was installed with
 _INSTALLED_WITH = re.compile(rb"\bhook-impl\b[^\n]*?--config[= \t][\"']?([^\s\"']+)")
 _FLAKE = re.compile(rb"use flake[ \t]+[\"']?(?:path:)?([\w.@+/-]+)")
-_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|nix|env)\Z")
+_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|fish|py|[cm]?[jt]sx?|rb|pl|php|lua|nix|env)\Z")
 # git-merge(1): "merge strategies"; of another name git runs a program
 _STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
 _APPLIES = re.compile(
