@@ -361,6 +361,7 @@ IN_DIRECTORIES = {
     ".fleet": ("run.json", "settings.json"),
     ".helix": ("languages.toml", "config.toml"),
     ".vim": ("coc-settings.json",),
+    ".flox": ("env", "env.json"),
     ".mise": ("config.toml", "config.local.toml", "conf.d"),
     "mise": ("config.toml", "config.local.toml", "conf.d"),
     ".agents": ("",),  # those of the workspace itself are read-only

@@ -17,10 +17,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from agentcli.domain.files import read_start, real_text
-from agentcli.domain.said import awaits, scripts_said
 from agentcli.domain.worktrees import GITDIR, common_of_worktree, is_of_submodule, link_in
-from agentcli.domain.sandbox import MANAGED
 from agentcli.process.directories import parents_of
+from agentcli.process.hook_scripts import is_run_by, joined, named_by_hook, run_by
 from agentcli.process.set_aside import MINIMAL, Held, Kind, Watched, held_at
 
 _MOST_INCLUDED = 30
@@ -87,35 +86,6 @@ _HELPED = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9+.-]*::"
     r"|(?!(?:file|git|ssh|git\+ssh|ssh\+git|https?|ftps?):)[A-Za-z0-9][A-Za-z0-9+.-]*://"
 )
-# what runs a repository's hooks -> where it is told which
-_MANAGERS = (
-    (b"pre-commit", (".pre-commit-config.yaml", ".pre-commit-config.yml")),
-    (
-        b"lefthook",
-        (
-            *(f"{start}lefthook{local}.{end}" for start in ("", ".", ".config/")
-              for local in ("", "-local") for end in ("yml", "yaml", "toml", "json", "jsonc")),
-        ),
-    ),
-    (b"prek", (*MANAGED, *(f"**/{name}" for name in MANAGED))),
-    (b"overcommit", (".overcommit.yml", ".local-overcommit.yml")),
-    (b"captainhook", ("captainhook.json",)),
-    (b"grumphp", ("grumphp.yml", "grumphp.yaml", "grumphp.yml.dist")),
-    (b"hk ", ("hk.pkl",)),
-    # of direnv, which runs them again when they change
-    (b"dotenv", (".env",)),
-    (b"use flake", ("flake.nix", "flake.lock")),
-    (b"use nix", ("shell.nix", "default.nix")),
-    (b"devenv", ("devenv.nix", "devenv.yaml")),
-    (b"devbox", ("devbox.json",)),
-)  # fmt: skip
-AT_ANY_DEPTH = "/**/"
-# nor does prek look there: https://prek.j178.dev/reference/workspace
-_OUT_OF_SIGHT = re.compile(r"/(?:\.|node_modules/)")
-# pre-commit and prek: what a hook was installed with
-_INSTALLED_WITH = re.compile(rb"\bhook-impl\b[^\n]*?--config[= \t][\"']?([^\s\"']+)")
-_FLAKE = re.compile(rb"use flake[ \t]+[\"']?(?:path:)?([\w.@+/-]+)")
-_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|fish|py|[cm]?[jt]sx?|rb|pl|php|lua|nix|env)\Z")
 # git-merge(1): "merge strategies"; of another name git runs a program
 _STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
 _APPLIES = re.compile(
@@ -135,14 +105,10 @@ WORKTREE = ("core", "worktree")
 _MOST_OLD = 400  # files of an older form that name remotes
 # what ``enter_repo`` of git's path.c adds to the name of a repository that is pushed to
 _ENDS = ("/.git", "", ".git/.git", ".git")
-_MAX_HOOK_BYTES = 100_000
-_LEADS_OUT = re.compile(rb"(?<![\w.])\.\.(?![\w.])|--show-superproject")
-_MOST_AROUND = 4
 _MOST_BESIDE = 500
 _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 # hgrc(5): where a clone came from
 _NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
-_MOST_NAMED = 500
 _MOST_GIVEN = 100  # settings in the environment
 # of each working tree: what "git rebase --continue" goes on with (git-rebase(1): "exec"), how that
 # and "git cherry-pick --continue" merge; what the next commit reads, writes and applies; its place
@@ -206,15 +172,6 @@ def _is_harmless(section: str, key: str, value: str) -> bool:
         return True
     values = _HARMLESS_VALUES.get((section, key))
     return values is not None and values.fullmatch(value) is not None
-
-
-def joined(base: str, name: str) -> str:
-    """Where ``name`` leads from ``base``; what is no path leads nowhere."""
-    try:
-        plain = os.path.expanduser(name.strip('"'))  # noqa: PTH111 - a text
-        return real_text(os.path.join(base, plain))  # noqa: PTH118 - texts
-    except (OSError, ValueError):
-        return ""
 
 
 def linked(base: str, data: bytes, key: bytes = b"") -> str:
@@ -335,66 +292,6 @@ def named_by(config: bytes, directory: str, tree: str) -> Iterator[tuple[str, bo
             yield from ((place, False) for place in named_by_hook(os.fsencode(value), tree))
 
 
-def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
-    """The real paths in ``tree`` that ``scripts``, as they are on the disk, lead to step by step.
-
-    What a script of a shell names is run by it, too; what programs of other languages load is the
-    project itself, and protected by nobody.
-    """
-    waiting, seen = list(scripts), set[str]()
-    while waiting and len(seen) < _MOST_NAMED:
-        script = waiting.pop()
-        text = read_start(script)
-        for place in named_by_hook(text, tree, os.path.dirname(script)):  # noqa: PTH120 - a text
-            if place not in seen:
-                seen.add(place)
-                waiting += [place] if _is_of_a_shell(place) else []
-                yield place
-
-
-def _is_of_a_shell(script: str) -> bool:
-    if end := _SCRIPT.search(script):
-        return end[0] in {".sh", ".bash", ".zsh"}
-    first, _, rest = read_start(script).partition(b"\n")
-    return b"\0" not in rest and (b"sh" in first if first.startswith(b"#!") else bool(rest))
-
-
-def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
-    """The real paths of scripts in ``tree`` that a hook's ``script`` names, or its manager obeys.
-
-    ``own`` is the directory that the script lies in, if a name may start there. One that leads out
-    of ``tree``, as a submodule's may, counts in the directories around it.
-    One with ``/**/`` stands for what is called so at any depth; see ``is_at_any_depth``.
-    https://pre-commit.com, https://lefthook.dev/configuration, https://github.com/sds/overcommit
-    """
-    for manager, names in _MANAGERS:
-        if manager in script:
-            places = dict.fromkeys((tree, own or tree, *_flakes(script, own or tree)))
-            yield from (joined(place, name) for place in places for name in names)
-    yield from (joined(tree, os.fsdecode(said)) for said in _INSTALLED_WITH.findall(script))
-    bases, top = [tree, own] if own else [tree], tree
-    if _LEADS_OUT.search(script) or os.fsencode(os.path.dirname(tree)) + b"/" in script:  # noqa: PTH120 - a text
-        around = list(islice(parents_of(tree), _MOST_AROUND))
-        bases, top = bases + around, (around or [tree])[-1].rstrip("/")
-    for path in scripts_said(script[:_MAX_HOOK_BYTES], bases, _SCRIPT):
-        place = real_text(path)
-        if place.startswith(f"{top}/"):
-            yield place
-
-
-def is_at_any_depth(path: str, place: str) -> bool:
-    """Whether ``place``, of those that hooks name, stands for ``path``."""
-    top, _, name = place.partition(AT_ANY_DEPTH)
-    is_below = bool(name) and path.startswith(f"{top}/") and path.endswith(f"/{name}")
-    return is_below and not _OUT_OF_SIGHT.search(path[len(top) : -len(name)])
-
-
-def _flakes(script: bytes, own: str) -> Iterator[str]:
-    """The directories that "use flake ./nix#shell" names in an ``.envrc``."""
-    for said in _FLAKE.findall(script):
-        yield joined(own, os.fsdecode(said))
-
-
 def _words(value: str) -> list[str]:
     try:
         return shlex.split(value.removeprefix("!"))
@@ -446,22 +343,9 @@ def run_by_git(path: Path, workplaces: Iterable[str] = ()) -> str:
         if is_one and (found := _run_in(real, tree)):
             return found
         envrc = f"{tree}/.envrc"
-        if os.path.lexists(envrc) and _is_run_by(real, [envrc], tree):
+        if os.path.lexists(envrc) and is_run_by(real, [envrc], tree):
             return "run by .envrc"
     return ""
-
-
-def _is_run_by(real: str, scripts: Sequence[str], tree: str) -> bool:
-    """Whether they lead to it, or would once it is there."""
-    led_to = list(run_by(scripts, tree))
-    if any(is_at_any_depth(real, each) for each in led_to):
-        return True
-    if os.path.lexists(real) or real in led_to:
-        return real in led_to
-    return any(
-        awaits(read_start(each), real, (tree, os.path.dirname(each)), _SCRIPT)  # noqa: PTH120 - a text
-        for each in (*scripts, *filter(_is_of_a_shell, led_to))
-    )
 
 
 def _repositories_in(tree: str) -> Iterator[str]:
@@ -497,7 +381,7 @@ def _run_in(real: str, tree: str) -> str:
             return "run by git"
     if any(real_text(hook) == real for hook in hooks):
         return "a hook of git's"
-    return "run by a hook of git's" if _is_run_by(real, hooks, tree) else ""
+    return "run by a hook of git's" if is_run_by(real, hooks, tree) else ""
 
 
 def _used_in(tree: str) -> tuple[list[tuple[str, bool]], list[str]]:

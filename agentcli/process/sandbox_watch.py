@@ -47,16 +47,13 @@ from agentcli.process.directories import (
 )
 from agentcli.process.environment import hiding_below
 from agentcli.process.git_config import (
-    AT_ANY_DEPTH,
     AT_TOP,
     OF_TREES,
     WORKTREE,
     configs_in,
     files_resumed,
     hooks_in,
-    is_at_any_depth,
     is_only_paths,
-    joined,
     linked,
     merges_by_itself,
     moves_remotes,
@@ -67,7 +64,6 @@ from agentcli.process.git_config import (
     pushed_to,
     resumed_in,
     run_around,
-    run_by,
     settings_given,
     shared_by,
     steps_that_run,
@@ -78,6 +74,7 @@ from agentcli.process.git_config import (
     trees_said,
 )
 from agentcli.process.git_index import indexes_in, writes_elsewhere
+from agentcli.process.hook_scripts import FETCHED_BY_LEFTHOOK, at_any_depth, joined, run_by
 from agentcli.process.set_aside import (
     MINIMAL,
     SET_ASIDE,
@@ -421,7 +418,8 @@ class TreeWatch:
                 for index in indexes_in(str(part)):
                     content = held_at(index, whole=False)  # nothing that is put back
                     found.items |= {index: Watched(Kind.INDEX, content, index)} if content else {}
-                waiting += filter(self.is_inside, [self._common(str(part), found)])
+                fetched = map(real_text, map(str, part.glob(f"{FETCHED_BY_LEFTHOOK}/.git")))
+                waiting += filter(self.is_inside, [self._common(str(part), found), *fetched])
                 modules = part / "modules"
                 waiting += map(
                     str, git_directories_below(modules, lambda at: self.is_inside(str(at)), tell)
@@ -507,11 +505,8 @@ class TreeWatch:
         for root in filter(named.__contains__, self._roots):  # it is the directory of the hooks
             named |= {f"{root}/{name}": Kind.HOOK for name in AT_TOP}
         self._add_led_to(named, found, trees, script)
-        anywhere = [place for place in (*named, *self._named) if AT_ANY_DEPTH in place]
-        for directory, seen in found.directories.items() if anywhere else ():
-            for path in (f"{directory}/{name}" for name in seen.marks):
-                if any(is_at_any_depth(path, place) for place in anywhere):
-                    named[path] = script
+        anywhere = at_any_depth((*named, *self._named), found.directories)
+        named |= dict.fromkeys(anywhere, script)
         return {
             place: kind
             for place, kind in named.items()

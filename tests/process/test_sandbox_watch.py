@@ -565,6 +565,91 @@ def test_a_file_that_the_installed_manager_is_told_of_is_protected(root: Path) -
     assert run_by_git(root / "conf/checks.yaml") and not run_by_git(root / "conf/other.yaml")
 
 
+EXTENDS = {
+    "a list": "extends:\n  - packages/*/lefthook.yml\n  - conf/more.yml # ours\n",
+    "in brackets": 'extends: ["packages/*/lefthook.yml", conf/more.yml]\n',
+    "JSON": '{"extends": [\n "packages/*/lefthook.yml",\n "./conf/more.yml"\n]}\n',
+    "TOML": 'extends = ["packages/*/lefthook.yml", "conf/more.yml"]\n[pre-commit]\n',
+}
+
+
+@pytest.mark.parametrize("before", ["true", "touch packages/a/lefthook.yml conf/more.yml conf/rc"])
+@pytest.mark.parametrize("said", EXTENDS.values(), ids=EXTENDS)
+def test_what_extends_lefthooks_configuration_is_protected(
+    root: Path, said: str, before: str
+) -> None:
+    """https://lefthook.dev/configuration/extends, and what these extend in their turn."""
+    hook = f"{REPOSITORY}; echo 'lefthook run pre-commit' >.git/hooks/pre-commit"
+    sh(f"{hook}; mkdir -p packages/a packages/.b conf; {before}", root)
+    (root / "lefthook.yml").write_text(f"{said}\n")
+    (root / "lefthook-local.yml").write_text("rc: ./conf/rc\nextends: [conf/third.yml]\n")
+    (root / "conf/third.yml").write_text("pre-commit: {}\nextends:\n- conf/fourth.yml\n")
+    names = [f"packages/{name}/lefthook.yml" for name in ("a", ".b")]
+    names += [f"conf/{name}" for name in ("more.yml", "third.yml", "fourth.yml", "rc")]
+    free = ("packages/a/b/lefthook.yml", "conf/other.yml")
+    sh("mkdir -p packages/a/b", root)
+    told = "".join(born(root, f"echo evil | tee {' '.join((*names, *free))}"))
+    assert all(f"/{name} would" in told for name in names), told
+    assert told.count("would") == len(names)
+    assert all(run_by_git(root / name) for name in (*names, "packages/new/lefthook.yml"))
+    assert not any(run_by_git(root / name) for name in free)
+
+
+def test_what_lefthook_has_fetched_is_protected(root: Path) -> None:
+    """https://lefthook.dev/configuration/remotes: it is kept below ``.git/info``."""
+    place = ".git/info/lefthook-remotes/ours-v1"
+    sh(f"{REPOSITORY}; echo 'lefthook run x' >.git/hooks/x; git init -q {place}", root)
+    (root / "lefthook.yml").write_text("remotes:\n- git_url: x\n  configs:\n    - a/one.yml\n")
+    sh(f"mkdir -p {place}/a {place}/.lefthook/x; touch {place}/a/one.yml", root)
+    names = [f"{place}/{name}" for name in ("a/one.yml", "lefthook.yml", ".lefthook/x/a.sh")]
+    attack = f"echo evil | tee {' '.join(names)} > {place}/README; cd {place}; {EVIL}"
+    told = "".join(born(root, attack))
+    assert all(f"/{name} would" in told for name in (*names, f"{place}/.git/config")), told
+    assert told.count("would") == 4
+
+
+NIX = {
+    "flake.nix": '{ outputs = _: import ./nix/dev.nix; inputs.x.url = "path:./sub"; lock = ./a.lock; }\n',
+    "shell.nix": "pkgs.callPackage ./nix/dev.nix { src = ./src; y = import ./sub; }\n",
+    "devenv.nix": "{ imports = [ ./nix/dev.nix ./sub ]; }\n",
+    "devenv.yaml": "inputs: {}\nimports:\n- ./sub\n- ./nix/dev.nix\n",
+}
+
+
+@pytest.mark.parametrize("before", ["true", "touch nix/last.nix nix/run.sh sub/default.nix"])
+@pytest.mark.parametrize("start", NIX)
+def test_what_nix_imports_for_direnv_is_protected(root: Path, start: str, before: str) -> None:
+    sh(f"git init -q .; mkdir nix sub src; {before}", root)
+    (root / ".envrc").write_text(f"use {start.partition('.')[0].replace('shell', 'nix')}\n")
+    (root / start).write_text(NIX[start])
+    (root / "nix/dev.nix").write_text("{ x = ./last.nix; y = ''. ${./run.sh}''; }\n")
+    ends = ("default.nix", "flake.nix", "devenv.nix")
+    names = ["nix/dev.nix", "nix/last.nix", "nix/run.sh", *(f"sub/{end}" for end in ends)]
+    free = ("a.lock", "src/main.py", "nix/other.nix", "README.md")
+    told = "".join(born(root, f"echo evil | tee {' '.join((*names, *free))}"))
+    assert all(f"/{name} would" in told for name in names), told
+    assert told.count("would") == len(names)
+    assert all(run_by_git(root / name) == "run by .envrc" for name in names)
+    assert not any(run_by_git(root / name) for name in free)
+
+
+@pytest.mark.parametrize(
+    ("envrc", "file"),
+    [
+        ("use devenv", "devenv.local.nix"),
+        ("use devenv", "devenv.local.yaml"),
+        ('eval "$(pixi shell-hook)"', "pixi.toml"),
+    ],
+)
+def test_what_other_environments_of_direnv_obey_is_protected(
+    root: Path, envrc: str, file: str
+) -> None:
+    (root / ".envrc").write_text(f"{envrc}\n")
+    (told,) = born(root, f"mkdir -p {os.path.dirname(file) or '.'}; echo evil > {file}")
+    assert f"/{file} would" in told
+    assert run_by_git(root / file) == "run by .envrc"
+
+
 @pytest.mark.parametrize("place", ["vendor/lib", "node_modules/x/lib", "vendor"])
 @pytest.mark.parametrize("first", ["true", "rm -rf {}/.git"])
 def test_what_a_submodule_among_packages_has_others_run_is_protected(
@@ -1212,7 +1297,7 @@ def test_what_lazygit_obeys_in_a_git_directory_is_set_aside(root: Path) -> None:
      ".envrc.private", "mise.dev.toml", ".config/mise/config.toml", ".mise/conf.d/a.toml", "x.code-workspace",
      ".vscode/c_cpp_properties.json", ".devcontainer/init.sh", ".hg/sharedpath", ".tool-versions",
      ".Rprofile", ".pdbrc", "sub/.iex.exs", ".vim/coc-settings.json", ".opencode/plugin/a.ts", ".kiro/settings/mcp.json", ".junie/mcp/mcp.json", ".windsurf/hooks.json", ".claude/hooks/a",
-     ".sl/config", ".ropeproject/config.py", ".direnv/flake-profile-1a2b.rc", ".lazygit.yml", ".RData", ".perldb", "sub/.agents/config.toml"],
+     ".flox/env/manifest.toml", ".sl/config", ".ropeproject/config.py", ".direnv/flake-profile-1a2b.rc", ".lazygit.yml", ".RData", ".perldb", "sub/.agents/config.toml"],
 )  # fmt: skip
 def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
     root: Path, file: str

@@ -1,0 +1,47 @@
+"""What the hooks of a repository lead to; with real repositories."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentcli.process.git_config import run_by_git
+
+pytestmark = pytest.mark.spec("SEC-17")
+PARTLY_SAID = {
+    "python3 -m tools.check": ("tools/check.py", "tools/check/__main__.py", "tools/__init__.py"),
+    "python -W error -m tools": ("tools.py", "tools/__main__.py", "tools/__init__.py"),
+    "uv run -m tools.a.check src": ("tools/a/check.py", "tools/a/__init__.py"),
+    'exec "$PYTHON" -mchecks "$@"': ("checks.py", "checks/__main__.py"),
+    "cd tools && python -m check": ("tools/check.py", "check.py"),
+    "python tools/lint": ("tools/lint/__main__.py",),
+    "node tools/x --fix": ("tools/x.js", "tools/x.cjs", "tools/x.mjs", "tools/x/index.js"),
+    'node "$(git rev-parse --show-toplevel)/tools/x"': ("tools/x.js",),
+    "node .": ("index.js",),
+    "bun run ./tools/x": ("tools/x.ts", "tools/x/index.tsx"),
+    "deno run -A tools/x.tsx": ("tools/x.tsx",),
+    "bun tools/x.ts; ruby tools/x.rb; php tools/x": ("tools/x.ts", "tools/x.rb"),
+}
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("hook", PARTLY_SAID)
+def test_what_a_hook_names_in_part_is_run_by_it(tmp_path: Path, hook: str, is_there: bool) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n{hook}\n")
+    (tmp_path / "tools").mkdir()
+    for name in (*PARTLY_SAID[hook], "src/__init__.py", "other.py"):
+        if is_there:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+        is_free = name in {"src/__init__.py", "other.py"}
+        assert run_by_git(tmp_path / name) == ("" if is_free else "run by a hook of git's"), name
+
+
+def test_an_option_of_another_program_names_no_module(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".git/hooks/pre-commit").write_text("git commit -m tools && pytest -m slow\n")
+    assert not run_by_git(tmp_path / "tools/__init__.py")
+    assert not run_by_git(tmp_path / "slow.py")
