@@ -45,7 +45,7 @@ _MANAGERS = (
         ("devenv.nix", "devenv.yaml", "devenv.local.nix", "devenv.local.yaml", "devenv.lock"),
     ),
     (b"devbox", ("devbox.json",)),
-    (b"pixi ", ("pixi.toml", "pixi.lock")),
+    (b"pixi shell-hook", ("pixi.toml", "pixi.lock")),
 )  # fmt: skip
 _AT_ANY_DEPTH = "/**/"
 # nor does prek look there: https://prek.j178.dev/reference/workspace

@@ -1297,7 +1297,13 @@ def test_what_lazygit_obeys_in_a_git_directory_is_set_aside(root: Path) -> None:
      ".envrc.private", "mise.dev.toml", ".config/mise/config.toml", ".mise/conf.d/a.toml", "x.code-workspace",
      ".vscode/c_cpp_properties.json", ".devcontainer/init.sh", ".hg/sharedpath", ".tool-versions",
      ".Rprofile", ".pdbrc", "sub/.iex.exs", ".vim/coc-settings.json", ".opencode/plugin/a.ts", ".kiro/settings/mcp.json", ".junie/mcp/mcp.json", ".windsurf/hooks.json", ".claude/hooks/a",
-     ".flox/env/manifest.toml", ".sl/config", ".ropeproject/config.py", ".direnv/flake-profile-1a2b.rc", ".lazygit.yml", ".RData", ".perldb", "sub/.agents/config.toml"],
+     ".flox/env/manifest.toml", ".sl/config", ".ropeproject/config.py", ".direnv/flake-profile-1a2b.rc", ".lazygit.yml", ".RData", ".perldb", "sub/.agents/config.toml",
+     ".kilocode/mcp.json", ".kilo/plugins/a.js", "kilo.jsonc", ".clinerules/hooks/TaskStart", ".factory/hooks.json", ".factory/mcp.json",
+     ".trae/mcp.json", ".amp/settings.json", ".amp/plugins/a.ts", ".augment/settings.local.json", ".devin/hooks.v1.json", ".devin/mcp_config.json",
+     ".vibe/hooks.toml", ".grok/hooks/a.json", ".pi/extensions/a.ts", ".qoder/settings.json", ".codebuddy/settings.local.json", ".iflow/settings.json",
+     ".tabnine/agent/settings.json", ".ai/mcp/mcp.json", ".rovodev/mcp.json", ".kimi-code/mcp.json", ".reasonix/settings.json", "reasonix.toml",
+     ".kiro/agents/a.json", ".github/mcp.json", ".github/copilot/settings.json", ".mux/mcp.jsonc", "conductor.json", ".continuerc.json",
+     ".vs/mcp.json", ".vs/tasks.vs.json", "launch.vs.json", ".vimspector.json", ".theia/tasks.json", ".kateproject"],
 )  # fmt: skip
 def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
     root: Path, file: str
