@@ -6,10 +6,13 @@ that none of these names is none of it.
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import glob
 import itertools
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -51,13 +54,13 @@ _AT_ANY_DEPTH = "/**/"
 # nor does prek look there: https://prek.j178.dev/reference/workspace
 _OUT_OF_SIGHT = re.compile(r"/(?:\.|node_modules/)")
 # pre-commit and prek: what a hook was installed with
-_INSTALLED_WITH = re.compile(rb"\bhook-impl\b[^\n]*?--config[= \t][\"']?([^\s\"']+)")
+_INSTALLED_WITH = re.compile(rb"\bhook-impl\b[^\n]{0,500}?--config[= \t][\"']?([^\s\"']+)")
 _FLAKE = re.compile(rb"use flake[ \t]+[\"']?(?:path:)?([\w.@+/-]+)")
 # what configuration has read besides, and what is meant where that is a directory
 _CONFIGURATION = re.compile(r"\.(?:ya?ml|toml|jsonc?)\Z")
 _READS = re.compile(
     rb"(?m)(?:^|[{,])[ \t-]*[\"']?(?:extends|configs?|rc|imports)[\"']?[ \t]*[:=][ \t]*(?:#[^\n]*)?"
-    rb"(\[[^]]{0,5000}\]|(?:\n[ \t]*(?:[-#][^\n]*)?)+|[^\n]+)"
+    rb"(\[[^]]{0,2000}\]|(?:\n[ \t]*(?:[-#][^\n]*)?)+|[^\n]+)"
 )
 _READ = re.compile(rb"[^\s\"',\[\]]+")
 _READ_BY_NIX = re.compile(rb"(?<![\w./-])\.{1,2}(?:/[\w.+-]+)+")
@@ -69,6 +72,7 @@ _MAX_HOOK_BYTES = 100_000
 _LEADS_OUT = re.compile(rb"(?<![\w.])\.\.(?![\w.])|--show-superproject")
 _MOST_AROUND = 4
 _MOST_NAMED = 1_000
+_MOST_S = 0.2  # for patterns
 
 
 def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
@@ -77,11 +81,11 @@ def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
     What a script of a shell names is run by it, too, and what configuration and Nix read; what
     programs of other languages load is the project itself, and protected by nobody.
     """
-    waiting, seen = list(scripts), set[str]()
+    waiting, seen, end = list(scripts), set[str](), time.monotonic() + _MOST_S
     while waiting and len(seen) < _MOST_NAMED:
         script = waiting.pop()
         text = read_start(script)
-        read = (place for each in _read_by(script, text, tree) for place in _matching(each))
+        read = (place for each in _read_by(script, text, tree) for place in _matching(each, end))
         own = os.path.dirname(script)  # noqa: PTH120 - a text
         for place in chain(read, () if _is_nix(script) else named_by_hook(text, tree, own)):
             if place not in seen:
@@ -100,7 +104,7 @@ def _read_by(script: str, text: bytes, tree: str) -> Iterator[str]:
         return
     told = [text] if is_nix else _READS.findall(text)
     said = (word for each in told for word in (_READ_BY_NIX if is_nix else _READ).findall(each))
-    words = [os.fsdecode(word) for word in islice(said, _MOST_NAMED)]
+    words = [os.fsdecode(word) for word in islice(dict.fromkeys(said), _MOST_NAMED)]
     own = os.path.dirname(script)  # noqa: PTH120 - a text
     bases = [glob.escape(each) for each in dict.fromkeys((own, own if is_nix else tree))]
     for git in git_directories_for(Path(tree))[1:] if b"remotes" in text and not is_nix else ():
@@ -114,12 +118,28 @@ def _read_by(script: str, text: bytes, tree: str) -> Iterator[str]:
             yield from (f"{path}/{name}" for name in _IN_DIRECTORY)
 
 
-def _matching(pattern: str) -> Iterator[str]:
-    """What is there; also what is not, and is named in full."""
-    found = glob.iglob(pattern, include_hidden=True) if glob.has_magic(pattern) else (pattern,)  # noqa: PTH207 - texts
-    for each in islice(found, _MOST_NAMED):
-        if not (os.path.isdir(each) or SET_ASIDE.search(each)):  # noqa: PTH112 - a text
-            yield real_text(each)
+def _matching(pattern: str, give_up: float) -> Iterator[str]:
+    """What is there, as far as time allows; also what is not, and is named in full."""
+    places = [""]
+    for part in pattern.split("/")[1:]:
+        if glob.has_magic(part):
+            places = list(_names_like(part, places, give_up))
+        else:
+            places = [f"{place}/{part}" for place in places]
+    for place in places:
+        is_there = os.path.lexists(place) or not glob.has_magic(pattern)
+        if is_there and not (os.path.isdir(place) or SET_ASIDE.search(place)):  # noqa: PTH112 - a text
+            yield joined("/", place)
+
+
+def _names_like(part: str, places: Iterable[str], give_up: float) -> Iterator[str]:
+    for place in places:
+        with contextlib.suppress(OSError, ValueError), os.scandir(place or "/") as entries:
+            for entry in entries:
+                if time.monotonic() > give_up:
+                    return
+                if fnmatch.fnmatchcase(entry.name, part):
+                    yield f"{place}/{entry.name}"
 
 
 def _is_nix(script: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,27 @@ def test_an_option_of_another_program_names_no_module(tmp_path: Path) -> None:
     (tmp_path / ".git/hooks/pre-commit").write_text("git commit -m tools && pytest -m slow\n")
     assert not run_by_git(tmp_path / "tools/__init__.py")
     assert not run_by_git(tmp_path / "slow.py")
+
+
+HOSTILE = {
+    "links in a circle": "extends: ["
+    + ", ".join(f"'d/{'l*/' * n}x.yml'" for n in range(90))
+    + "]\n",
+    "no name": "extends:\n- a\0b.yml\n- '[z-a]*/x.yml'\n- '~\0'\n- " + "x" * 5_000 + "\n",
+    "unfinished": "extends: [\n" * 20_000,
+    "many": "remotes: x\nextends: [" + ", ".join(f"a{n}*" for n in range(40_000)) + "]\n",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_configuration_takes_no_time(tmp_path: Path, text: str) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".git/hooks/pre-commit").write_text("lefthook run pre-commit\n")
+    (tmp_path / "lefthook.yml").write_text(text)
+    (tmp_path / "d").mkdir()
+    for number in range(20):
+        (tmp_path / f"d/l{number}").symlink_to(".")
+    begun = time.monotonic()
+    assert not run_by_git(tmp_path / "README.md")
+    assert run_by_git(tmp_path / ".lefthook.yml")
+    assert time.monotonic() - begun < 4.0
