@@ -182,12 +182,15 @@ def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
 
 
 def at_any_depth(places: Iterable[str], listings: Mapping[str, Listing]) -> Iterator[str]:
-    """What there is of what ``places``, of those that hooks name, stand for; see ``MANAGED``."""
+    """What there is of what ``places``, of those that hooks name, stand for, and what that runs.
+
+    See ``MANAGED``: a manager runs it in the directory where it lies.
+    """
     wanted = [place for place in places if _AT_ANY_DEPTH in place]
     for directory, found in listings.items() if wanted else ():
         for path in (f"{directory}/{name}" for name in found.marks):
             if any(_is_at_any_depth(path, place) for place in wanted):
-                yield path
+                yield from (path, *run_by([path], directory))
 
 
 def _is_at_any_depth(path: str, place: str) -> bool:
@@ -205,8 +208,18 @@ def _flakes(script: bytes, own: str) -> Iterator[str]:
 def is_run_by(real: str, scripts: Sequence[str], tree: str) -> bool:
     """Whether they lead to it, or would once it is there."""
     led_to = list(run_by(scripts, tree))
-    if any(_is_at_any_depth(real, each) for each in led_to):
+    wanted = [each for each in led_to if _AT_ANY_DEPTH in each]
+    if any(_is_at_any_depth(real, each) for each in wanted):
         return True
+    for place in parents_of(real) if wanted else ():
+        read = (f"{place}/{name}" for name in MANAGED)
+        below = [path for path in read if any(_is_at_any_depth(path, each) for each in wanted)]
+        if below and _is_among(real, list(run_by(below, place)), below, place):
+            return True
+    return _is_among(real, led_to, scripts, tree)
+
+
+def _is_among(real: str, led_to: Sequence[str], scripts: Sequence[str], tree: str) -> bool:
     if os.path.lexists(real) or real in led_to:
         return real in led_to
     for each in (*scripts, *filter(_leads_on, led_to)):

@@ -539,6 +539,20 @@ def test_what_prek_reads_at_any_depth_is_protected_where_it_is_installed(
     assert not any(run_by_git(root / name) for name in ("a/prek.md", ".c/prek.toml"))
 
 
+@pytest.mark.parametrize("before", ["true", "touch a/b/tools/check.sh a/b/tools/x.py"])
+def test_what_prek_runs_for_a_directory_further_down_is_protected(root: Path, before: str) -> None:
+    sh(f"{PREK}; mkdir a/b/tools a/tools; {before}", root)
+    said = (
+        "repos: # of prek\n- hooks:\n  - entry: sh tools/check.sh\n  - entry: python -m tools.x\n"
+    )
+    (root / "a/b/.pre-commit-config.yaml").write_text(said)
+    names = ("a/b/tools/check.sh", "a/b/tools/x.py")
+    told = "".join(born(root, f"echo evil | tee {' '.join(names)} a/tools/x.py > a/b/tools/y.py"))
+    assert all(f"/{name} would" in told for name in names) and told.count("would") == 2
+    assert all(run_by_git(root / name) == "run by a hook of git's" for name in names)
+    assert not any(run_by_git(root / name) for name in ("a/tools/x.py", "a/b/tools/y.py"))
+
+
 def test_what_prek_reads_does_not_come_up_while_its_hook_is_gone(root: Path) -> None:
     hidden = (
         "mv .git/hooks/pre-commit x; touch a/prek.toml; git init -q a/new; touch a/new/prek.toml"
