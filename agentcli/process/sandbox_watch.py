@@ -505,7 +505,7 @@ class TreeWatch:
         for root in filter(named.__contains__, self._roots):  # it is the directory of the hooks
             named |= {f"{root}/{name}": Kind.HOOK for name in AT_TOP}
         self._add_led_to(named, found, trees, script)
-        anywhere = at_any_depth((*named, *self._named), found.directories)
+        anywhere = at_any_depth((*named, *self.named), found.directories)
         named |= dict.fromkeys(anywhere, script)
         return {
             place: kind
