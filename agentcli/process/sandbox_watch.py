@@ -98,7 +98,7 @@ _MOST_S = 4.0  # of one look or comparison, however much there is
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
 _HOOKS = "hooks"
-_GOES_ON = frozenset({Kind.TODO, Kind.STRATEGY, Kind.RESUMED})
+_GOES_ON = frozenset({Kind.TODO, Kind.STRATEGY, Kind.RESUMED, Kind.SHUT})
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
 _RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
 
@@ -188,28 +188,27 @@ class TreeWatch:
     def compare(self, *, is_under_way: bool = False) -> list[str]:
         """Set aside what has come up or changed since; one line about each.
 
-        What git goes on with by itself is left to it while a command ``is_under_way``.
+        While a command ``is_under_way`` what it may be in the middle of is left to it, and what it
+        has made counts as known no sooner than it has ended.
         """
         crowded = self.known.crowded
         now, changed = self._look_closely()
         old = self.known
+        for path in [p for p in changed if is_under_way and self._can_wait(p, now)]:
+            del changed[path]
+            now.items.pop(path)
         shut = (path for path in changed if now.items[path].kind is Kind.SHUT)
         known = (old.directories, old.git_directories)
         opened = [open_again(path) for path in shut if any(path in each for each in known)]
         if any(opened):
             now, changed = self._look_closely()
-        later = [p for p in changed if is_under_way and now.items[p].kind in _GOES_ON]
-        for path in later:
-            del changed[path]
         wrong = to_put_right(changed, now.items, old.items, old.directories) if changed else ()
         gone = set_aside_each(wrong, (*self._roots, *now.git_directories))
         lines = [*islice(chain(filter(None, opened), gone), _MOST_LINES)]
         rest = sum(1 for _ in gone)
-        lines += self._settle(changed, now)
-        for path in later:  # it is judged when nothing is under way
-            del now.items[path]
-            now.items |= {path: old.items[path]} if path in old.items else {}
-        self.known = now
+        lines += self._settle(changed, now, is_under_way)
+        both = {path: now.items.get(path, item) for path, item in old.items.items()}
+        self.known = replace(old, items=both) if is_under_way else now
         if rest := rest + len(lines[_MOST_LINES:]):
             lines[_MOST_LINES:] = [f"[sandbox: {rest} more were renamed, to NAME{SUFFIX}]"]
         if now.is_cut and not self._is_cut_told:
@@ -227,7 +226,12 @@ class TreeWatch:
             )
         return lines
 
-    def _settle(self, changed: Iterable[str], now: Survey) -> list[str]:
+    def _can_wait(self, path: str, now: Survey) -> bool:
+        """Whether nothing runs it before the user has git go on, or can go there."""
+        kind, git = now.items[path].kind, os.path.dirname(path)  # noqa: PTH120 - a text
+        return kind in _GOES_ON or (kind is Kind.INDEX and git not in self.known.git_directories)
+
+    def _settle(self, changed: Iterable[str], now: Survey, is_under_way: bool) -> list[str]:  # noqa: FBT001 - as above
         """Have ``now`` hold what counts as known; what was removed is put back, a line for each."""
         owed, lines = set[str](), []
         for path in changed:  # nothing counts as known that was not looked at: others may write
@@ -238,13 +242,13 @@ class TreeWatch:
             elif was and was.content.is_whole:  # to be put back yet: something else was there first
                 now.items[path] = was
                 owed.add(path)
-        for path, item in self._removed(now):
+        for path, item in () if is_under_way else self._removed(now):
             now.items[path] = item
             if line := put_back(Path(path), item.content):
                 lines.append(line)
             else:
                 owed.add(path)
-        self._owed = owed
+        self._owed = owed | (self._owed if is_under_way else set())
         return lines
 
     def _look_closely(self) -> tuple[Survey, dict[str, None]]:

@@ -1325,3 +1325,21 @@ def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
     assert protected_place((root / file,), ())
     (told,) = born(root, f"mkdir -p $(dirname {file}) && echo evil > {file}", before="mkdir sub")
     assert "set-aside" in told and not (root / file).exists()
+
+
+def test_what_a_command_under_way_has_made_is_known_no_sooner_than_it_has_ended(root: Path) -> None:
+    watch = TreeWatch([root])
+    sh(REPOSITORY, root)
+    watch.learn()
+    for remote in ("../one", "../two"):
+        sh(f"git init -q a; git -C a remote add origin {remote}", root)
+        assert watch.compare(is_under_way=True) == []
+        sh("rm -rf a", root)
+        assert watch.compare(is_under_way=True) == []
+    sh("rm .git/config", root)
+    assert watch.compare(is_under_way=True) == [], "it may be in the middle of something"
+    (told,) = watch.compare()
+    assert ".git/config is protected and was put back" in told
+    sh("git init -q a; git -C a config core.fsmonitor x", root)
+    assert "a/.git/config would take effect" in watch.compare(is_under_way=True)[0]
+    assert watch.compare(is_under_way=True) == [] == watch.compare()
