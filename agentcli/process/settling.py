@@ -45,6 +45,7 @@ T = TypeVar("T")
 _BETWEEN_S = (0.5, 1.5)
 _REST, _MOST_REST_S = 20, 10.0
 _LONG_S = 10.0
+_BEAT_S = 1.0
 _STOPPING_S = 1.0  # what forks faster than it is stopped
 _NOT_TOLD_APART = (
     "[sandbox: a process that was left running inside may have made that; if the command outside "
@@ -194,12 +195,22 @@ class Settling:
     # --- while something runs ----------------------------------------------------------------
 
     async def _keep_looking(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            beats = group.create_task(self._keep_alive())
+            await self._look_until_quiet()
+            beats.cancel()
+
+    async def _keep_alive(self) -> None:
+        """Say by the time of the record that something may write, however long a look takes."""
+        while self._record is not None:
+            await asyncio.sleep(_BEAT_S)
+            await asyncio.to_thread(self._record.beat)
+
+    async def _look_until_quiet(self) -> None:
         is_over, next_look = False, 0.0
         while not is_over:
             await asyncio.sleep(random.uniform(*_BETWEEN_S))  # noqa: S311 - no key
             async with self._watching:
-                if self._record is not None:
-                    await asyncio.to_thread(self._record.beat)
                 if (began := time.monotonic()) < next_look:
                     continue
                 lines = await self._alone(self._look_again)

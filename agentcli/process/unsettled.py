@@ -10,6 +10,7 @@ where no such file can be written.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import json
@@ -17,6 +18,8 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from io import BufferedReader
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,11 +86,12 @@ class Record:
             if told != self._written:
                 self._write(watch, unborn)
                 self._written = told
-        self.beat()
+        self._say(_UNSETTLED)
 
     def beat(self) -> None:
-        """Something still may."""
-        self._say(_UNSETTLED)
+        """Something still may; also while the others are called."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path)
 
     def settled(self) -> None:
         """Nothing may any more, and what was made is put right."""
@@ -104,13 +108,15 @@ class Record:
             "unborn": [*map(str, unborn)],
             "shared": sorted(watch.shared),
         }
-        lines = (json.dumps(head), json.dumps(_told(watch.known, watch.named)))
+        items = (_told_of(path, item) for path, item in _kept(watch.known))
+        lines = chain((head, _told(watch.known, watch.named)), items)
         new = self._path.with_suffix(".new")
         handle = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with os.fdopen(os.dup(handle), "wb") as file:
-                file.write(b"\n".join((_UNSETTLED, *(line.encode() for line in lines))))
+                file.write(_UNSETTLED + b"\n")
+                file.writelines(json.dumps(line).encode() + b"\n" for line in lines)
             new.replace(self._path)
         except OSError:
             os.close(handle)
@@ -148,7 +154,9 @@ def _left_in(directory: Path, places: Sequence[str]) -> Iterator[_Left]:
         for path in sorted(directory.iterdir()):
             with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # else it is in use
-                if path.suffix == _END and (left := _read(file.read(), os.fstat(file.fileno()))):
+                if not os.path.samestat(os.fstat(file.fileno()), path.lstat()):
+                    continue  # it has just been written again
+                if path.suffix == _END and (left := _read(file)):
                     if not _meet((*map(str, left.roots), *left.shared), places):
                         continue
                     yield left
@@ -160,17 +168,19 @@ def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
     return any(lies_below(one, other) or lies_below(other, one) for one, other in pairs)
 
 
-def _read(data: bytes, status: os.stat_result) -> _Left | None:
+def _read(file: BufferedReader) -> _Left | None:
     """``None`` where nothing is to be done: all is put right, or what it is about is gone."""
-    state, _, rest = data.partition(b"\n")
-    head, _, body = rest.partition(b"\n")
-    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-        said = json.loads(head)
+    wrong = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+    with contextlib.suppress(*wrong):
+        state, said, told = file.readline().strip(), *map(json.loads, islice(file, 2))
         roots, unborn = (tuple(map(Path, said[name])) for name in ("roots", "unborn"))
         shared = tuple(map(str, said["shared"]))
-        if state == _UNSETTLED and any(place.is_dir() for place in (*roots, *map(Path, shared))):
-            known, named = _known(json.loads(body))
-            return _Left(roots, shared, unborn, known, named, status.st_mtime + _SLACK_S)
+        is_there = any(place.is_dir() for place in (*roots, *map(Path, shared)))
+        if state == _UNSETTLED and is_there:
+            until = os.fstat(file.fileno()).st_mtime + _SLACK_S
+            known, named = _known(told, file)
+            is_whole = len(known.items) == told["items"]
+            return _Left(roots, shared, unborn, known, named, until) if is_whole else None
     return None
 
 
@@ -185,9 +195,7 @@ def _told(known: Survey, named: dict[str, Kind]) -> dict[str, Any]:
         for path, listing in known.directories.items()
     )
     return {
-        "items": [
-            [path, item.kind.name, item.top, _text(item.content)] for path, item in _kept(known)
-        ],
+        "items": sum(1 for _ in _kept(known)),
         "git": list(known.git_directories.items()),
         "trees": [[git, sorted(trees)] for git, trees in known.trees.items()],
         "repositories": [str(path) for path in known.repositories],
@@ -198,21 +206,23 @@ def _told(known: Survey, named: dict[str, Kind]) -> dict[str, Any]:
     }
 
 
-def _text(held: Held) -> list[Any]:
-    data = held.data.decode("latin-1")
-    return [held.type, held.mode, data, held.is_whole, held.has_other_name]
+def _told_of(path: str, item: Watched) -> list[Any]:
+    held = item.content
+    data = base64.b64encode(held.data).decode()
+    content = [held.type, held.mode, data, held.is_whole, held.has_other_name]
+    return [path, item.kind.name, item.top, content]
 
 
 def _held(kind: int, mode: int, data: str, is_whole: bool, has_other_name: bool) -> Held:  # noqa: FBT001 - as they were written
-    return Held(kind, mode, data.encode("latin-1"), is_whole, has_other_name)
+    return Held(kind, mode, base64.b64decode(data), is_whole, has_other_name)
 
 
-def _known(told: dict[str, Any]) -> tuple[Survey, dict[str, Kind]]:
+def _known(told: dict[str, Any], items: Iterable[bytes]) -> tuple[Survey, dict[str, Kind]]:
     nothing = Listing((), (), (), is_repository=False)
     known = Survey(
         items={
             path: Watched(Kind[kind], _held(*content), top)
-            for path, kind, top, content in told["items"]
+            for path, kind, top, content in map(json.loads, items)
         },
         repositories=[*map(Path, told["repositories"])],
         git_directories={git: (device, inode) for git, (device, inode) in told["git"]},

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,7 +125,8 @@ def test_what_the_user_allowed_while_something_ran_stays_when_the_app_is_killed(
     with app(work, kind, unsettled, "true", allowed):
         wait_until((work / "allowed").exists, "the command outside")
         (record,) = unsettled.glob("*.json")
-        wait_until(lambda: "mine" in record.read_text(), "the record")
+        config = b64encode((work / ".git/config").read_bytes())
+        wait_until(lambda: config in record.read_bytes(), "the record")
     assert not next_app(work, kind, unsettled)
     assert "mine" in (work / ".git/config").read_text()
 
@@ -172,7 +174,12 @@ def test_wherever_the_next_app_works_in_the_repository(
     assert not (work / ".git/commondir").exists()
 
 
-@pytest.mark.parametrize("text", ["", "u", "u\n{}\n{}", "u\n[1]\n2", "x" * 1000, "s\n{}\n"])
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text", ["", "u", "u\n{}\n{}", "u\n[1]\n2", "x" * 1000, "s\n{}\n", f"u\n{DEEP}\n{DEEP}\n"]
+)
 def test_a_record_that_cannot_be_read_is_dropped(work: Path, unsettled: Path, text: str) -> None:
     unsettled.mkdir()
     (unsettled / "1-a.json").write_text(text)
