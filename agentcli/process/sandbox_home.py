@@ -128,7 +128,10 @@ _MOST_NESTED = 10  # git-config(1): "include.path"; git itself goes no further
 _GIT_RULES = ("ignore", "ignore_global", "attributes")
 _CREDENTIAL = LazyPattern(
     rb"^[^\n]*(?:(?:extra|custom)header|password|passwd|sshpass|token|secret|api_?key|authorization"
-    rb"|(?:pass|auth)[ \t]*=|gh[pousr]_\w{20}|github_pat_|glpat-|/t/[\w-]{8,}"
+    rb"|(?:pass|auth)[ \t]*=|:_auth\b|gh[pousr]_\w{20}|github_pat_|glpat-|/t/[\w-]{8,}"
+    rb"|_(?:key|pat|jwt|pw|pwd|sas|cookie|creds)['\"]?[ \t]*=|\b[sr]k_(?:live|test)_\w{10}"
+    rb"|\b(?:AIza|[sr]k-)[\w-]{20}|\b(?:gsk|hf|npm)_\w{20}|\bxox[abeprs]-[\w-]{10}"
+    rb"|\bA(?:KI|SI)A[0-9A-Z]{16}"
     rb"|://[^/\s@\"][^/\s@\":]*+:[^/\s@\"]++@|://[^/\s@\"]{20,}+@)(?:[^\n]*\\\n)*[^\n]*\n?",
     re.IGNORECASE | re.MULTILINE,
 )

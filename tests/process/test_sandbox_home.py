@@ -105,6 +105,35 @@ def test_a_tools_configuration_is_listed_unless_it_holds_a_credential(home: Path
 
 
 @pytest.mark.spec("SEC-18")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".config/mise/config.toml", f'[env]\nENCRYPTION_KEY = "{CANARY}"'),
+        (".config/mise/config.toml", f"env = {{'DB_PWD'='{CANARY}'}}"),
+        (".config/mise/config.toml", '[env]\nSTRIPE = "sk_live_51HqZzKxYwVuTsRqPoNmLkJi"'),
+        (".cargo/config.toml", '[env]\nMODEL = "sk-proj-Zk3mQ8vR2tY7wX1nB5cL9dF4"'),
+        (".config/go/env", "GOFLAGS=-ldflags=-X=main.id=AKIAQ7ZPLM3N8R2TVXWY"),
+        (".yarnrc", f'"//npm.example.org/:_auth" "{CANARY}"'),
+    ],
+)
+def test_a_key_is_known_by_its_form_and_by_what_a_variable_is_called(
+    home: Path, name: str, text: str
+) -> None:
+    fill(home, (name,), text)
+    assert seen(home) == set()
+
+
+@pytest.mark.spec("SEC-18")
+def test_what_signs_and_sorts_is_no_credential(home: Path) -> None:
+    fill(home, (".config/jj/config.toml",), '[signing]\nkey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"')
+    (home / ".gitconfig").write_text(f"{GIT}\tsigningKey = 0A46826A973F45C5\n")
+    fill(home, (".config/mise/config.toml",), '[settings]\npublic_keys = ["task-sk-runner"]')
+    names = {".gitconfig", ".config/jj/config.toml", ".config/mise/config.toml"}
+    assert seen(home) == names
+    assert sandbox_home.git_configuration(home) is None
+
+
+@pytest.mark.spec("SEC-18")
 def test_gits_configuration_is_listed_unless_it_holds_a_credential(home: Path) -> None:
     (home / ".gitconfig").write_text(
         "[user]\n\tname = A\n[include]\n\tpath = ~/.gitconfig-work\n[core]\n\texcludesFile = ~/ign\n"
