@@ -146,16 +146,31 @@ _MAY_HOLD = tuple(
         ("versions/node/*/etc/", ("npmrc",)),
         ("tools/image/node/*/etc/", ("npmrc",)),
         ("installs/node*/*/etc/", ("npmrc",)),
-        ("versions/*/", ("pip.conf",)),
+        ("node-versions/*/installation/etc/", ("npmrc",)),
+        ("versions/*/etc/", ("npmrc",)),
+        ("node/*/etc/", ("npmrc",)),
+        ("global/*/", (".npmrc",)),
+        # of a virtual environment, and of what holds many
+        *((f"{place}", ("pip.conf",)) for place in (
+            "", "*/", "envs/*/", "venvs/*/", "versions/*/", "versions/*/envs/*/",
+        )),
+        *((f"{place}", ("settings.xml",)) for place in (
+            "", "conf/", "maven/*/conf/", "installs/maven/*/conf/",
+        )),
+        *((f"{place}", ("gradle.properties",)) for place in (
+            "", "gradle/*/", "installs/gradle/*/",
+        )),
         ("venvs/*/", ("pipx_metadata.json",)),
         ("*/", ("uv-receipt.toml",)),
         *((f"{git}", ("config", "FETCH_HEAD")) for git in (
-            ".git/", "*/.git/", "plugins/*/.git/", "db/*/", "git-v0/db/*/", "mod/cache/vcs/*/",
+            ".git/", "*/.git/", "plugins/*/.git/", "index/*/.git/", "db/*/", "git-v0/db/*/",
+            "mod/cache/vcs/*/",
         )),
     )
     for name in names
 )  # fmt: skip
 _ALWAYS = ("/.env", "/cryptography")
+_COMMENT = LazyPattern(rb"<!--.*?-->", re.DOTALL)  # Maven's own settings show a password in one
 _ESCAPED = LazyPattern(rb"\\([0-7]{3})")
 # hier(7), and where packages of Nix, Guix and Snap are
 _OF_SYSTEM = LazyPattern(
@@ -556,7 +571,13 @@ def _credentials_in(place: str, _changed: int) -> tuple[str, ...]:
         for pattern in _MAY_HOLD
         for path in glob.iglob(f"{glob.escape(place)}/{pattern}")  # noqa: PTH207 - texts
     )
-    return tuple(p for p in found if p.endswith(_ALWAYS) or _CREDENTIAL.search(read_start(p)))
+    return tuple(path for path in found if path.endswith(_ALWAYS) or _holds_credential(path))
+
+
+def _holds_credential(path: str) -> bool:
+    text = read_start(path)
+    plain = _COMMENT.sub(b"", text) if path.endswith(".xml") else text
+    return _CREDENTIAL.search(plain) is not None
 
 
 def _is_in(path: str, where: tuple[Path, ...]) -> bool:

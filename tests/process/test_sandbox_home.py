@@ -511,6 +511,37 @@ def test_what_is_added_is_read_and_credentials_in_it_are_not(
     assert text.count("public\n") > 1
 
 
+@pytest.mark.spec("SEC-18")
+@pytest.mark.parametrize(
+    ("listed", "held"),
+    [
+        (".local/share/fnm", "node-versions/v1/installation/etc/npmrc"),
+        (".nodenv", "versions/1/etc/npmrc"),
+        (".nodebrew", "node/v1/etc/npmrc"),
+        (".local/share/pnpm", "global/5/.npmrc"),
+        (".virtualenvs", "a/pip.conf"),
+        ("venv", "pip.conf"),
+        ("miniconda3", "envs/a/pip.conf"),
+        (".local/share/pipx", "venvs/a/pip.conf"),
+        (".pyenv", "versions/3/envs/a/pip.conf"),
+        (".cargo/registry", "index/a/.git/config"),
+        (".sdkman/candidates", "maven/3/conf/settings.xml"),
+        (".asdf", "installs/maven/3/conf/settings.xml"),
+        ("maven/conf", "settings.xml"),
+        ("gradle", "gradle.properties"),
+        (".sdkman/candidates", "gradle/8/gradle.properties"),
+    ],
+)
+def test_a_toolchains_own_settings_are_hidden_where_they_hold_a_credential(
+    home: Path, listed: str, held: str
+) -> None:
+    fill(home, (f"{listed}/{held}",), "<!-- <password>x</password> -->" * held.endswith("xml"))
+    assert not [*sandbox_home.credentials_in([home / listed])]
+    os.utime(home / listed, (1, 1))  # what is known of it is forgotten
+    fill(home, (f"{listed}/{held}",), f"nexusPassword=a\nurl=https://a:{CANARY}@x.org/")
+    assert [*sandbox_home.credentials_in([home / listed])] == [home / listed / held]
+
+
 @both
 @pytest.mark.spec("SEC-18")
 def test_a_home_behind_a_link_and_none_at_all_work(
