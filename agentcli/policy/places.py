@@ -38,6 +38,7 @@ CREDENTIAL_NAMES = frozenset(
         ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "id_rsa", "id_dsa",
         "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", ".boto", ".s3cfg", ".claude.json",
         ".credentials.json", ".mylogin.cnf", ".databricks.cfg", ".fly", ".netlify", ".dev.vars",
+        ".env~", ".secrets.toml", ".sentryclirc",
     }
 )  # fmt: skip
 _SECRET_DIRECTORIES = frozenset(
@@ -55,7 +56,7 @@ _SECRET_PAIRS = frozenset(
         (".gem", "credentials"), (".bundle", "config"), (".m2", "settings.xml"),
         (".m2", "settings-security.xml"), (".gradle", "gradle.properties"), ("share", "keyrings"),
         (".codex", "auth.json"), ("gem", "credentials"), ("uv", "credentials"),
-        (".stack", "upload"), ("config", "master.key"),
+        (".stack", "upload"), ("config", "master.key"), (".streamlit", "secrets.toml"),
         ("agentcli", "credentials.json"), ("agentcli", "seal.key"), ("agentcli", "mcp-logins"),
         ("agentcli", "mcp.json"),
         (".gemini", "oauth_creds.json"), (".config", "github-copilot"),
@@ -118,6 +119,7 @@ _HISTORY = frozenset(
         "fetch_head", "merge_head", "merge_msg", "commit_editmsg", "packed-refs",
     }
 )  # fmt: skip
+_ENVIRONMENTS = (".env.", ".dev.vars.")
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 _WORKTREES = "worktrees"  # config.paths.Paths.worktrees_dir
 _ABOVE_A_FILE = 3  # that, the repository, the name
@@ -231,7 +233,7 @@ def _listing_of(directory: str, most: int) -> _Listing:
         with os.scandir(directory) as entries:
             for entry in islice(entries, most):
                 size, lower, is_link = size + 1, plain_name(entry.name), entry.is_symlink()
-                may_be = lower in _MAY_BE_SECRET or lower.startswith(".env.")
+                may_be = lower in _MAY_BE_SECRET or lower.startswith(_ENVIRONMENTS)
                 may_be |= lower.endswith(_KEY_FILES)
                 if may_be or is_link or _HOLDS_KEYS.fullmatch(lower):
                     maybe.append((entry.name, is_link))
@@ -282,7 +284,7 @@ def _is_credential(names: Sequence[str]) -> bool:
     name = names[-1] if names else ""
     if name in CREDENTIAL_NAMES or not _SECRET_DIRECTORIES.isdisjoint(names):
         return True
-    is_environment = name.startswith(".env.") and not name.endswith(_EXAMPLES)
+    is_environment = name.startswith(_ENVIRONMENTS) and not name.endswith(_EXAMPLES)
     return (
         is_environment
         or name.endswith(_STORES)

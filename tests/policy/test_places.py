@@ -287,10 +287,16 @@ def test_stores_of_keys_are_credentials_wherever_they_lie() -> None:
         "ios/dist.p12",
         "cert.PFX",
         ".dev.vars",
+        ".dev.vars.production",
         "config/master.key",
+        ".env~",
+        ".secrets.toml",
+        ".sentryclirc",
+        "app/.streamlit/secrets.toml",
     ):
         assert credential_place((Path("/w", name),)), name
-    for name in ("a/b/cert.pem", "talk.key", "master.key", "kdbx", "config/app.key"):
+    plain = ("a/b/cert.pem", "talk.key", "master.key", "kdbx", "config/app.key", "secrets.toml")
+    for name in (*plain, ".dev.vars.example"):
         assert not credential_place((Path("/w", name),)), name
 
 
