@@ -98,6 +98,16 @@ _BEYOND = {
     "grunt": r"-[^-]*b.*|--(?:gruntfile|base|require|tasks).*",
     "turbo": r"--cwd.*",
 }
+# where they write what they build or report: free in the directory, by its name, and nowhere else
+_AWAY = r"(?:[/~]|.*\.\.).*"
+_WRITES_TO = {
+    "go": r"--?(?:o|outputdir|[a-z]+profile|trace|pkgdir)",
+    "cargo": r"--(?:target-dir|out-dir|artifact-dir)",
+    "dotnet": r"-o|--(?:output|results-directory|artifacts-path)",
+    "vite": r"--outDir",
+    "playwright": r"--output",
+    "gradle": r"--project-cache-dir",
+}
 # of these "PROGRAM *" says no more than that: it is what a yes to one call of them offers
 _SAID_WHOLE = frozenset({"git", "mypy", "py.test", "pytest"})
 _RUNS_NAMED = re.compile(
@@ -325,11 +335,16 @@ def _goes_beyond(command: SimpleCommand, pattern: str) -> bool:
         inner = replace(command, words=command.words[2:])
         return _goes_beyond(inner, " ".join(says[1:]))
     is_any = program not in _SAID_WHOLE and says[:1] in ([], ["*"])
-    if not beyond or is_any or (program == "uv" and says[:1] == ["run"]):
+    if is_any or (program == "uv" and says[:1] == ["run"]):
         return False
     named = [word.partition("=")[0] for word in says if word.strip("*")]
     end = "--" if program in _PASSES_ON else None
-    return any(
+    option = _WRITES_TO.get(program)
+    if option is not None and not any(re.fullmatch(option, each) for each in named):
+        text = "\n".join(takewhile(lambda word: word != end, filter(None, command.words[1:])))
+        if re.search(rf"^(?:{option})[=\n]{_AWAY}", text, re.MULTILINE):
+            return True
+    return bool(beyond) and any(
         re.fullmatch(beyond, word, re.DOTALL)
         and not any(fnmatch.fnmatchcase(word.partition("=")[0], each) for each in named)
         for word in takewhile(lambda word: word != end, filter(None, command.words[1:]))

@@ -114,6 +114,12 @@ def test_the_prefix_of_a_module_covers_no_more_than_that_of_its_program(how: str
     assert not how or allows(Rule("bash", f"{how}*"), bash(f"{how}pytest -c x"))
 
 
+@pytest.mark.spec("UI-7", "SEC-4")
+def test_a_rule_that_names_where_it_writes_covers_that() -> None:
+    assert allows(Rule("bash", "go build -o /srv/app *"), bash("go build -o /srv/app ./cmd"))
+    assert not allows(Rule("bash", "go build *"), bash("go build -o /srv/app ./cmd"))
+
+
 @pytest.mark.spec("SEC-3")
 def test_a_deny_rule_as_other_programs_end_it_covers_what_they_mean() -> None:
     """``git push:*``: an allow rule means a name with a colon, which scripts may have."""
