@@ -114,6 +114,8 @@ _BESIDE_PROGRAMS = (
     "lib", "lib64", "libexec", "share", "include", "conf", "jmods", "release", "pyvenv.cfg", "pkg",
     "versions", "sdk", "shared", "host", "Cellar", "opt",
 )  # fmt: skip
+# of a repository they may be what it is deployed with: settings, keys, packages of its own
+_OF_PROJECTS = frozenset({"conf", "shared", "pkg", "versions", "sdk"})
 _PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims"})
 _SYSTEM_PROGRAMS = frozenset({"/usr/bin", "/usr/sbin", "/bin", "/sbin"})  # none leads to a home
 _MOST_PROGRAMS = 1000
@@ -471,7 +473,8 @@ def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:
     its_home = place.endswith("/.local") or any(place == str(home) for home in where)
     if name not in _PROGRAM_DIRECTORIES or its_home or not _is_in(place, where):
         return
-    yield from (f"{place}/{name}" for name in _BESIDE_PROGRAMS)
+    left_out = _OF_PROJECTS if os.path.lexists(f"{place}/.git") else ()
+    yield from (f"{place}/{name}" for name in _BESIDE_PROGRAMS if name not in left_out)
     for base in _pythons(place):
         yield from (f"{base}/{name}" for name in ("bin", *_BESIDE_PROGRAMS))
 

@@ -81,6 +81,15 @@ def test_programs_of_path_are_listed_with_what_belongs_to_them(home: Path) -> No
 
 
 @pytest.mark.spec("SEC-18")
+def test_what_another_project_is_deployed_with_is_not_listed_for_its_programs(home: Path) -> None:
+    fill(home, ("app/bin/run", "app/lib/a", "app/conf/app.conf", "app/shared/master.key"), "x")
+    env = {"PATH": str(home / "app" / "bin")}
+    assert seen(home, env) == {"app/bin", "app/lib", "app/conf", "app/shared"}
+    fill(home, ("app/.git/HEAD",), "x")
+    assert seen(home, env) == {"app/bin", "app/lib"}
+
+
+@pytest.mark.spec("SEC-18")
 def test_what_stands_beside_programs_in_another_home_is_not_listed(home: Path) -> None:
     fill(home, ("user/.local/bin/tool", "user/.local/share/app/token"), "x")
     assert seen(home, {"PATH": str(home / "user" / ".local" / "bin")}) == {"user/.local/bin"}
