@@ -91,7 +91,7 @@ _NAMED = (
     "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "FNM_DIR",
     "FNM_MULTISHELL_PATH", "RBENV_ROOT", "NODENV_ROOT", "GOENV_ROOT", "JENV_ROOT", "JAVA_HOME",
     "SDKMAN_CANDIDATES_DIR", "ANDROID_HOME", "ANDROID_SDK_ROOT", "ANDROID_NDK_HOME",
-    "VIRTUAL_ENV", "CONDA_PREFIX", "PIPX_HOME", "PIPX_BIN_DIR", "UV_PYTHON_INSTALL_DIR",
+    "CONDA_PREFIX", "PIPX_HOME", "PIPX_BIN_DIR", "UV_PYTHON_INSTALL_DIR",
     "UV_TOOL_DIR", "OPAMROOT", "HOMEBREW_PREFIX", "FLUTTER_ROOT", "M2_HOME",
     "MAVEN_HOME", "GRADLE_HOME", "SDKROOT", "GOMODCACHE", "UV_CACHE_DIR", "PIP_CACHE_DIR",
     "PLAYWRIGHT_BROWSERS_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_CERT",
@@ -108,6 +108,8 @@ _PARTS_OF_NAMED = {
     "GRADLE_USER_HOME": ("caches", "wrapper", "jdks"),
     "GEM_HOME": ("bin", "gems", "specifications", "extensions", "cache", "plugins", "bundler"),
     "DOTNET_ROOT": _OF_DOTNET,
+    # it may have been made in the directory of a project
+    "VIRTUAL_ENV": ("bin", "lib", "lib64", "include", "share", "etc", "pyvenv.cfg"),
 }
 # what stands beside a directory of programs and belongs to them
 _BESIDE_PROGRAMS = (

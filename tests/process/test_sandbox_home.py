@@ -85,8 +85,9 @@ def test_what_another_project_is_deployed_with_is_not_listed_for_its_programs(ho
     fill(home, ("app/bin/run", "app/lib/a", "app/conf/app.conf", "app/shared/master.key"), "x")
     env = {"PATH": str(home / "app" / "bin")}
     assert seen(home, env) == {"app/bin", "app/lib", "app/conf", "app/shared"}
-    fill(home, ("app/.git/HEAD",), "x")
-    assert seen(home, env) == {"app/bin", "app/lib"}
+    fill(home, ("app/.git/HEAD", "app/pyvenv.cfg", "app/main.py"), "x")
+    env["VIRTUAL_ENV"] = str(home / "app")  # made there
+    assert seen(home, env) == {"app/bin", "app/lib", "app/pyvenv.cfg"}
 
 
 @pytest.mark.spec("SEC-18")
