@@ -46,9 +46,11 @@ _KEYWORDS = frozenset(
 )  # fmt: skip
 _RUNS_OTHERS = frozenset(
     {
-        "bash", "builtin", "bunx", "busybox", "bwrap", "capsh", "ccache", "chroot", "command",
+        "bash", "builtin", "bunx", "busybox", "bwrap", "capsh", "ccache", "cgexec", "chroot",
+        "command",
         "concurrently", "cpulimit", "cross-env", "cross-env-shell", "dash", "distcc", "doas",
-        "dotenv", "env", "envchain", "eval", "exec", "find", "firejail", "flock", "gdb",
+        "dotenv", "env", "envchain", "envdir", "eval", "exec", "find", "firejail", "flatpak-spawn",
+        "flock", "gdb", "heaptrack", "nix-shell",
         "hyperfine", "ionice", "ksh", "lima", "mpiexec", "mpirun", "nice", "nodemon", "nohup",
         "npx", "nsenter", "nsjail", "parallel", "pnpx", "proot", "runcon", "sccache", "screen",
         "script", "setsid", "sg", "sh", "softlimit", "srun", "ssh", "ssh-agent", "sshpass",
@@ -63,7 +65,12 @@ _RUNNERS = {
         ("uv poetry pdm rye hatch pipenv pipx conda mamba micromamba toolbox op doppler", "run"),
         ("npm pnpm yarn bun bundle rbenv pyenv nodenv mise asdf direnv", "exec dlx x"),
         ("docker podman nerdctl docker-compose apptainer singularity", "exec run"),
-        ("aws-vault chamber kubectl multipass", "exec"),
+        ("infisical foreman honcho devbox", "run"),
+        ("aws-vault chamber kubectl multipass lxc incus lerna tox turbo", "exec"),
+        ("nix guix", "develop run shell"),
+        ("distrobox", "enter"),
+        ("vagrant", "ssh"),
+        ("sops", "exec-env exec-file"),
         ("perf", "record stat trace"),
     )
     for name in names.split()
