@@ -63,7 +63,8 @@ class SessionSandbox:
         variables: Sequence[str] = (),
         tell: Callable[[str], object] | None = None,
     ) -> None:
-        self._roots = tuple(map(real_path, (workspace.root, *workspace.extra)))
+        self._named = (workspace.root, *workspace.extra)
+        self._roots = tuple(map(real_path, self._named))
         self._own = own
         self._home = Path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
         self._wanted = wanted
@@ -298,7 +299,7 @@ class SessionSandbox:
         own = self._own()
         self._credentials = own.credentials
         self._places = find_places(
-            self._roots,
+            self._named,
             self._home,
             own,
             known.repositories if known is not None else (),

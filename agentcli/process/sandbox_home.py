@@ -348,6 +348,14 @@ def seen(
     return tuple(map(Path, kept))
 
 
+def links_to(
+    places: Iterable[Path], where: tuple[Path, ...], writable: tuple[Path, ...]
+) -> dict[str, str]:
+    """The links in the homes ``where`` that ``places`` are named by, and what each says."""
+    steps = (step for place in places for step in _way_of(str(place)) if step[1])
+    return {at: says for at, says in steps if _is_in(at, where) and not is_below(at, writable)}
+
+
 def _is_reached(path: str) -> bool:
     """Whether a command gets there: root in bubblewrap does not pass over others' rights."""
     if os.getuid():

@@ -40,6 +40,7 @@ from agentcli.process.sandbox_home import (
     homes,
     is_below,
     is_for_builds,
+    links_to,
     of_users,
     outermost,
     seen,
@@ -365,7 +366,7 @@ class _Collector:
 
 
 def find_places(
-    roots: Iterable[Path],
+    roots: Sequence[Path],
     home: Path,
     own: OwnPlaces,
     repositories: Sequence[Path] = (),
@@ -374,7 +375,7 @@ def find_places(
 ) -> Places:
     """The places of a session that works in ``roots``; looks at the disk, changes nothing.
 
-    ``around`` is what git reads there beside that.
+    ``roots`` are as the user names them; ``around`` is what git reads there beside that.
 
     Of ``repositories``, each a ``.git``, and ``scripts`` the first ones are made read-only: every
     mount costs time. What happens to the others shows when the command has ended. What a hook runs
@@ -397,6 +398,7 @@ def find_places(
     shown, not_shown = around.shown(own, in_any_case) if around is not None else ((), ())
     found.listed, added = tuple(shown), (*own.seen, *shown)
     found.all_seen = seen(home, where, os.environ, added, found.writable, found.links)
+    found.links |= links_to(roots, where, tuple(found.writable))
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
     of_others = (path for path in not_shown if not found.is_writable(path))
     listed = (place for place in found.seen if place not in shown)

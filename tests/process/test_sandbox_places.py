@@ -233,3 +233,15 @@ def test_links_are_followed_as_far_as_a_look_may_take(
     found = sandbox_places.other_names(map(str, places), [tmp_path])
     assert [real for real, _ in found] == [str(tmp_path / "x")] * 5
     assert {Path(link).parent for _, link in found} == {places[0], places[1]}
+
+
+@pytest.mark.spec("SEC-18")
+def test_what_is_worked_in_has_the_name_that_the_user_gives_it(tmp_path: Path, home: Path) -> None:
+    work, more = tmp_path / "work", tmp_path / "more"
+    for each in (work, more):
+        each.mkdir()
+    (home / "lib").symlink_to(more)
+    (work / "link").symlink_to(home)  # a command may have put it there
+    found = find_places([work, home / "lib", work / "link" / "lib"], home, OwnPlaces())
+    assert found.links == ((str(home / "lib"), str(more)),)
+    assert not find_places([work, more], home, OwnPlaces()).links
