@@ -63,8 +63,8 @@ class SessionSandbox:
         variables: Sequence[str] = (),
         tell: Callable[[str], object] | None = None,
     ) -> None:
-        self._named = (workspace.root, *workspace.extra)
-        self._roots = tuple(map(real_path, self._named))
+        self._names = (workspace.root, *workspace.extra)
+        self._roots = tuple(map(real_path, self._names))  # once: a command may change a link
         self._own = own
         self._home = Path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
         self._wanted = wanted
@@ -294,12 +294,12 @@ class SessionSandbox:
         from agentcli.process.sandbox_places import Around, find_places
 
         if self._around is None:
-            self._around = Around(self._roots, self._home)
+            self._around = Around(self._roots, self._home, self._names)
         known = self._settling.users if self._settling is not None else None
         own = self._own()
         self._credentials = own.credentials
         self._places = find_places(
-            self._named,
+            self._roots,
             self._home,
             own,
             known.repositories if known is not None else (),

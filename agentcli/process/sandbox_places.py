@@ -366,7 +366,7 @@ class _Collector:
 
 
 def find_places(
-    roots: Sequence[Path],
+    roots: Iterable[Path],
     home: Path,
     own: OwnPlaces,
     repositories: Sequence[Path] = (),
@@ -375,7 +375,7 @@ def find_places(
 ) -> Places:
     """The places of a session that works in ``roots``; looks at the disk, changes nothing.
 
-    ``roots`` are as the user names them; ``around`` is what git reads there beside that.
+    ``around`` is what git reads there beside that, and what the user calls ``roots``.
 
     Of ``repositories``, each a ``.git``, and ``scripts`` the first ones are made read-only: every
     mount costs time. What happens to the others shows when the command has ended. What a hook runs
@@ -398,7 +398,8 @@ def find_places(
     shown, not_shown = around.shown(own, in_any_case) if around is not None else ((), ())
     found.listed, added = tuple(shown), (*own.seen, *shown)
     found.all_seen = seen(home, where, os.environ, added, found.writable, found.links)
-    found.links |= links_to(roots, where, tuple(found.writable))
+    names = around.names if around is not None else ()
+    found.links |= links_to(names, where, tuple(found.writable))
     found.seen = tuple(path for path in found.all_seen if is_below(path, found.homes))
     of_others = (path for path in not_shown if not found.is_writable(path))
     listed = (place for place in found.seen if place not in shown)
@@ -462,10 +463,12 @@ class Around:
 
     Not so what lies in there and git does not read: credentials that it does not track, and other
     repositories. A look for these takes its time where there is much. What it found holds as long
-    as ``_REST`` such looks would take, so that commands in a row do not wait for one each.
+    as ``_REST`` such looks would take, so that commands in a row do not wait for one each. ``names``
+    are what the user calls ``roots``.
     """
 
-    def __init__(self, roots: Iterable[Path], home: Path) -> None:
+    def __init__(self, roots: Iterable[Path], home: Path, names: Iterable[Path] = ()) -> None:
+        self.names = tuple(names)
         self._places = places_around(roots, home)
         self._listings: dict[str, Listing] = {}
         self._shown: tuple[Sequence[Path], Sequence[Path]] = ((), ())

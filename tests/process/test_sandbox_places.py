@@ -242,6 +242,12 @@ def test_what_is_worked_in_has_the_name_that_the_user_gives_it(tmp_path: Path, h
         each.mkdir()
     (home / "lib").symlink_to(more)
     (work / "link").symlink_to(home)  # a command may have put it there
-    found = find_places([work, home / "lib", work / "link" / "lib"], home, OwnPlaces())
+    names = [work, home / "lib", work / "link" / "lib"]
+    around = Around([work, more], home, names)
+    found = find_places([work, more], home, OwnPlaces(), around=around)
     assert found.links == ((str(home / "lib"), str(more)),)
+    (work / "link").unlink()
+    (work / "link").symlink_to(home / ".ssh")
+    now = find_places([work, more], home, OwnPlaces(), around=around)
+    assert now.writable == (work, more) and now.links == found.links
     assert not find_places([work, more], home, OwnPlaces()).links
