@@ -463,8 +463,8 @@ class Around:
 
     Not so what lies in there and git does not read: credentials that it does not track, and other
     repositories. A look for these takes its time where there is much. What it found holds as long
-    as ``_REST`` such looks would take, so that commands in a row do not wait for one each. ``names``
-    are what the user calls ``roots``.
+    as ``_REST`` such looks would take, so that commands in a row do not wait for one each.
+    ``names`` are what the user calls ``roots``.
     """
 
     def __init__(self, roots: Iterable[Path], home: Path, names: Iterable[Path] = ()) -> None:
