@@ -46,6 +46,11 @@ _BETWEEN_S = (0.5, 1.5)
 _REST, _MOST_REST_S = 20, 10.0
 _LONG_S = 10.0
 _BEAT_S = 1.0
+_MOST_SAID = 8  # lines of what is made while something runs on
+_AND_SO_ON = (
+    "[sandbox: what runs inside goes on making such files; they are renamed, and no more is said "
+    "of it until it has ended]"
+)
 _STOPPING_S = 1.0  # what forks faster than it is stopped
 _NOT_TOLD_APART = (
     "[sandbox: a process that was left running inside may have made that; if the command outside "
@@ -84,6 +89,7 @@ class Settling:
         self._mounted_on: set[Path] = set()
         self._shielded: Mapping[str, Pinned] = {}  # what is read-only to those that are left
         self._done = self._seen = frozenset[str]()
+        self._room = _MOST_SAID
         self._unsaid: list[str] = []
         self._told: list[str] = []
         _open.append(self)
@@ -144,6 +150,7 @@ class Settling:
             self._unsaid += self._set_aside()
         else:
             self._watch.learn(beside, check)
+            self._room = _MOST_SAID
         places = find_places()
         if mounts:
             shut = {
@@ -297,9 +304,18 @@ class Settling:
         lines = []
         if self._watch is not None:
             lines = put_right(self._watch, self._unborn, is_under_way=is_under_way)
+        if is_under_way:
+            lines = self._few_of(lines)
         self._keep()
         self._told += lines
         return lines
+
+    def _few_of(self, lines: list[str]) -> list[str]:
+        """No more than a reader bears of what makes the same again and again."""
+        room, self._room = self._room, self._room - len(lines)
+        if self._room >= 0 or not lines:
+            return lines
+        return [*lines[:room], _AND_SO_ON] if room >= 0 else []
 
     def _keep(self, *, begins: bool = False) -> None:
         """Have on disk what is known while something may write."""

@@ -742,6 +742,29 @@ def test_what_a_process_that_was_left_behind_makes_is_set_aside_without_a_next_c
     users_git(work / "new")
 
 
+@pytest.mark.spec("SEC-17", "UI-7")
+def test_what_is_made_again_and_again_is_not_told_again_and_again(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcli.process.settling._BETWEEN_S", (0.01, 0.02))
+    monkeypatch.setattr("agentcli.process.settling._REST", 0)
+    told: list[str] = []
+
+    async def run() -> str:
+        async with Sandboxed(work, tell=told.append) as inside:
+            await inside.say(
+                f"(while :; do git init -q new; (cd new; {EVIL}); done) >/dev/null 2>&1 &"
+            )
+            many = work / "new/.git"
+            await until(lambda: len(list(many.glob("config.set-aside*"))) > 20, "many looks")
+            return await inside.say("echo next")
+
+    text = asyncio.run(run())
+    assert "\n".join(told).count("would take effect") < 15
+    assert "\n".join(told).count("no more is said of it") == 1
+    assert text.count("would take effect") < 15
+
+
 @pytest.mark.spec("SEC-17")
 def test_what_a_command_that_runs_long_has_made_is_set_aside_while_it_runs(
     work: Path, monkeypatch: pytest.MonkeyPatch
