@@ -233,8 +233,8 @@ class Session:
         sandbox = self._parts.sandbox
         if sandbox is not None and "bash" in self.tool_names:
             await sandbox.begin()
-            if notice := sandbox.take_notice():
-                self.notify(notice)
+            for line in sandbox.take_notice().splitlines():
+                self.notify(line)
 
     def sandbox_changed(self) -> None:
         """Judge commands by what limits them now."""

@@ -476,8 +476,9 @@ class SessionSandbox:
         return watch
 
     def _tell_now(self) -> None:
-        if self._tell is not None and (told := self.take_notice()):
-            self._tell(told)
+        if self._tell is not None:
+            for line in self.take_notice().splitlines():
+                self._tell(line)
 
     async def aclose(self) -> None:
         """Remove the session's private temporary directory; ``tell`` what was set aside last."""
