@@ -91,11 +91,13 @@ class _Others:
         ``search_path`` is the ``PATH`` of the session's shell outside, if it was changed.
         """
         from agentcli.process.directories import workplaces_below
+        from agentcli.process.environment import searched_by
         from agentcli.process.sandbox_places import is_setting, names_at_home, other_names
 
-        self._searched |= dict.fromkeys(filter(None, (search_path,)))
         roots = [*map(real_path, self._roots)]
         self._workplaces = workplaces_below(map(str, roots), self._listings)
+        by_direnv = (searched_by(f"{place}/.envrc") for place in self._workplaces)
+        self._searched |= dict.fromkeys(filter(None, (search_path, *by_direnv)))
         inside = (f"{root}/{name}" for root in roots for name in ("", *IN_DIRECTORIES))
         directories = (*inside, *islice(self._workplaces, _MOST_WITH_LINKS))
         home, at_home = _home(), names_at_home(_home(), roots)
@@ -112,10 +114,10 @@ class _Others:
         names = (Path(os.path.normpath(path)), real_path(path))
         if any(name.is_relative_to(place) for place in own_program(self._roots) for name in names):
             return "agentcli runs from there"
-        if program := hides(str(path), self._searched):
-            return f"run for {program}"
         if time.monotonic() - self._looked_at > _FRESH_S:
             self.look()
+        if program := hides(str(path), self._searched):
+            return f"run for {program}"
         for place, link in self._linked:
             if names[1].is_relative_to(place):
                 other = Path(link, names[1].relative_to(place))

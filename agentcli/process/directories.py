@@ -314,6 +314,23 @@ class Survey:
         ]
 
 
+def line_of_more(found: Survey) -> str:
+    """What is said where there are more directories than are looked at."""
+    return (
+        f"[sandbox: only the nearest {len(found.directories)} directories are looked at for "
+        "git configuration and other files that run programs; the others are not protected]"
+    )
+
+
+def line_of_crowds(places: Iterable[str]) -> str:
+    """What is said of directories with more files than are looked at."""
+    shown = ", ".join(place if place.isprintable() else ascii(place) for place in places)
+    return (
+        f"[sandbox: {shown}: only the nearest {MOST_FILES} files there are compared; "
+        "look at the others before you run them]"
+    )
+
+
 def workplaces_below(roots: Iterable[str], listings: dict[str, Listing]) -> list[str]:
     """Directories with a ``.git`` or ``.envrc``, and bare ones, the nearest first, to a bound.
 

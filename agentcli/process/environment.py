@@ -11,9 +11,10 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
-from agentcli.domain.files import real_text
+from agentcli.domain.files import read_start, real_text
 from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.secrecy import is_credential, is_secret
 from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
@@ -66,6 +67,21 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
 # what each environment has of its own, and who enters it wants
 _OF_ENVIRONMENTS = LazyPattern(r"(?:python|pypy|pip|pydoc|idle|wheel|activate|node|npm|npx)[\w.-]*")
+# https://direnv.net/man/direnv-stdlib.1.html: what of it puts directories first in PATH, and which
+_PUTS_FIRST = LazyPattern(
+    rb"(?m)^[ \t]*(PATH_add|path_add[ \t]+PATH|load_prefix|layout)[ \t]+([^\n;&|#]+)"
+    rb"|\bPATH=([^\n;&|#]{1,300}?):[\"']?\$\{?PATH\b"
+)
+_FROM_HERE = LazyPattern(r"(?:\$PWD|\$\{PWD\}|\$\(pwd\)|\.)/")
+_LAYOUTS = {
+    "node": "node_modules/.bin",
+    "php": "vendor/bin",
+    "go": ".direnv/go/bin",
+    "python": ".direnv/*/bin",
+    "ruby": ".direnv/ruby/bin",
+}
+_MOST_FIRST = 50
+_MOST_BYTES = 64 * 1024
 _UPWARDS = LazyPattern(r"\A(?:\.{0,2}/)+")
 _hidden: set[str] = set()
 _stored: set[str] = set()
@@ -156,6 +172,21 @@ def hiding_below(
     for each in searched or (None,):
         path = os.environ.get("PATH", _DEFAULT_PATH) if each is None else each
         yield from _hiding_along(_path(path), roots, directories)
+
+
+def searched_by(envrc: str) -> str:
+    """The ``PATH`` that direnv makes of an ``.envrc``, as far as that puts something first."""
+    places, own = list[Path](), Path(envrc).parent
+    text = read_start(envrc, _MOST_BYTES).replace(b"\0", b"")
+    for found in islice(_PUTS_FIRST.finditer(text), _MOST_FIRST):
+        way, words, entries = found.groups()
+        for word in os.fsdecode(entries).split(":") if entries else os.fsdecode(words).split():
+            name = _FROM_HERE.sub("", word.strip("\"'"), count=1).strip("\"'")
+            if way == b"layout":
+                name = _LAYOUTS.get(name.rstrip("23"), "")
+            place = own / name / ("bin" if way == b"load_prefix" else "")
+            places += own.glob(name) if way == b"layout" and "*" in name else [place]
+    return ":".join((*map(str, places), *_SYSTEM)) if places else ""
 
 
 def _hiding_along(

@@ -45,7 +45,7 @@ from agentcli.process.directories import (
     parents_of,
     ways_to,
 )
-from agentcli.process.environment import hiding_below
+from agentcli.process.environment import hiding_below, searched_by
 from agentcli.process.git_config import (
     AT_TOP,
     OF_TREES,
@@ -110,8 +110,7 @@ class TreeWatch:
     ``untrusted`` only commands write: what lies there counts where a link of ``roots`` leads there,
     and is never known from before. ``users`` is what was there when no command ran, ``named`` what
     git was found to use; ``read_only`` is what none that runs can change; what was changed later
-    than ``until``, in seconds as ``time.time``, is the user's. The methods block and must not run
-    at the same time.
+    than ``until``, a ``time.time``, is the user's. The methods block, and never run side by side.
     """
 
     def __init__(
@@ -213,17 +212,10 @@ class TreeWatch:
             lines[_MOST_LINES:] = [f"[sandbox: {rest} more were renamed, to NAME{SUFFIX}]"]
         if now.is_cut and not self._is_cut_told:
             self._is_cut_told = True
-            lines.append(
-                f"[sandbox: only the nearest {len(now.directories)} directories are looked at for "
-                "git configuration and other files that run programs; the others are not protected]"
-            )
+            lines.append(directories.line_of_more(now))
         if new := sorted((now.crowded & crowded) - self._crowded_told):
             self._crowded_told |= now.crowded
-            shown = ", ".join(one if one.isprintable() else ascii(one) for one in new[:_MOST_LINES])
-            lines.append(
-                f"[sandbox: {shown}: only the nearest {directories.MOST_FILES} files there are "
-                "compared; look at the others before you run them]"
-            )
+            lines.append(directories.line_of_crowds(new[:_MOST_LINES]))
         return lines
 
     def _can_wait(self, path: str, now: Survey) -> bool:
@@ -316,7 +308,9 @@ class TreeWatch:
             waiting += found.fitting("", map(real_text, listing.links))
         self._listings = found.directories
         self._add_others(found)
-        hiding = hiding_below([*self._roots, *self._untrusted], found.directories, *self._searched)
+        envrcs = (path for path in found.items if path.endswith("/.envrc"))
+        searched = (*self._searched, *filter(None, map(searched_by, envrcs)))
+        hiding = hiding_below([*self._roots, *self._untrusted], found.directories, *searched)
         for place in dict.fromkeys((*ways_to(self._scripts, self._roots), *hiding)):
             self._add_tree(place, Kind.NAMED, found)
         self._add_named(self.named, found)

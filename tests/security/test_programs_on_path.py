@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from agentcli.app.boundary import policy_for
+from agentcli.app.options import SessionOptions
+from agentcli.config.paths import Paths
+from agentcli.config.settings import load_settings
 from agentcli.domain.sandbox import Access
-from agentcli.process.environment import hides, hiding_below
+from agentcli.process.environment import hides, hiding_below, searched_by
 from agentcli.process.sandbox_watch import TreeWatch
 from tests.e2e.one_shot import last_result, one_shot
 from tests.support.model_server import ModelServer
@@ -178,3 +183,54 @@ def test_no_tool_edits_a_program_where_the_shell_outside_was_led_to_unasked(
         one_shot(server, "more", "-c", "--permission-mode", "accept-edits", cwd=root)
     assert not (root / ".venv/bin/ls").exists()
     assert "ls (run for /" in last_result(server)
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("PATH_add bin", "bin"),
+        ("use x\n  PATH_add ./scripts # ours", "scripts"),
+        ('PATH_add "$PWD/a/bin" b', "b"),
+        ("path_add PATH tools", "tools"),
+        ('export PATH="$PWD/tools:$(pwd)/more:$PATH"', "more"),
+        ("load_prefix vendor/x", "vendor/x/bin"),
+        ("layout node", "node_modules/.bin"),
+        ("layout python3", ".direnv/python-3.12/bin"),
+    ],
+)
+def test_what_an_envrc_puts_first_in_path_is_looked_at(
+    work: Path, monkeypatch: pytest.MonkeyPatch, said: str, place: str
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    project = work / "packages/a"
+    (project / place).mkdir(parents=True)
+    (project / ".envrc").write_text(f"{said}\n")
+    watch, settings = TreeWatch([work]), load_settings(Paths.from_env(os.environ), os.environ)
+    runs = policy_for(settings, SessionOptions(cwd=work)).run_by_others
+    watch.learn()
+    program = project / place / "env"
+    assert runs(program) == "run for /usr/bin/env"
+    assert not runs(program.with_name("tool")) and not runs(project / "x" / "env")
+    program.write_text("x")
+    program.with_name("tool").write_text("x")
+    (told,) = watch.compare()
+    assert f"{place}/env would take effect outside" in told
+    assert not watch.compare()
+
+
+@pytest.mark.spec("SEC-13", "SEC-17")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PATH_add /x/* \0 ** ~nobody/*\nlayout\nlayout *\nload_prefix /\n",
+        "PATH=" * 100_000,
+        "PATH_add a\n" * 100_000,
+    ],
+)
+def test_a_hostile_envrc_costs_no_time_and_ends_nothing(work: Path, text: str) -> None:
+    (work / ".envrc").write_text(text)
+    began = time.process_time()
+    assert isinstance(searched_by(f"{work}/.envrc"), str)
+    TreeWatch([work]).learn()
+    assert time.process_time() - began < 2.0
