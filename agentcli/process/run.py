@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.values import frozen
@@ -40,6 +40,7 @@ GIVE_UP_S = 5.0
 JOIN_S = GRACE_S + GIVE_UP_S + 1.0
 """Seconds after which a process that even SIGKILL does not end is given up."""
 QUIET_S = 0.1
+_PART_S = 1.0  # of a time-out; what passes while we are stopped is more, and does not count
 DRAIN_S = 0.5
 READ_BYTES = 256 * 1024
 HEAD_BYTES = 3 * 1024 * 1024
@@ -245,7 +246,7 @@ async def _watch(process: GuardedProcess, began: float, limits: RunLimits) -> Re
     waiting: set[asyncio.Future[int] | asyncio.Future[Ending] | asyncio.Future[None]]
     waiting = {process.exited, process.stopping, process.gone}
     bounded = waiting if unlimited is None else {*waiting, unlimited}
-    await asyncio.wait(bounded, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+    await _first_of(bounded, left)
     if unlimited is not None and unlimited.done():
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if process.exited.done() and not process.stopping.done():
@@ -265,6 +266,16 @@ async def _watch(process: GuardedProcess, began: float, limits: RunLimits) -> Re
     ending = process.stopping.result()
     duration_s = time.monotonic() - began
     return Result(ending, returncode, duration_s, survivors, process.still_lives)
+
+
+async def _first_of(waiting: Iterable[asyncio.Future[Any]], left: float | None) -> None:
+    """Until one of them is done, or ``left`` seconds are over, in which we were not stopped."""
+    while left is None or left >= 0:
+        part, began = left if left is None else min(left, _PART_S), time.monotonic()
+        done, _ = await asyncio.wait(waiting, timeout=part, return_when=asyncio.FIRST_COMPLETED)
+        if done or not left or part is None:
+            return
+        left = max(0.0, left - min(time.monotonic() - began, part + _PART_S))
 
 
 async def _join_guard(process: GuardedProcess) -> None:

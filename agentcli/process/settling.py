@@ -366,6 +366,7 @@ def _stop_with_us() -> None:
 
 
 def _suspend(number: int, _: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # pressed again meanwhile: one stop is meant
     stopped = _stop_inside()
     try:
         for each in tuple(_open):

@@ -228,3 +228,46 @@ def test_what_runs_inside_was_looked_at_when_ctrl_z_stops_the_app(
             os.waitpid(running.pid, os.WUNTRACED)
             assert not config.exists() or "fsmonitor" not in config.read_text()
             running.send_signal(signal.SIGCONT)
+
+
+def test_ctrl_z_pressed_twice_during_a_look_stops_the_app_once(work: Path, unsettled: Path) -> None:
+    many = "for n in $(seq 600); do mkdir -p d$n/.git; done"
+    with app(work, "bwrap", unsettled, many, left=True) as running:
+        time.sleep(1)
+        for _ in range(3):
+            running.send_signal(signal.SIGTSTP)
+            time.sleep(0.05)
+        began = time.monotonic()
+        os.waitpid(running.pid, os.WUNTRACED)
+        assert time.monotonic() - began < 5
+        running.send_signal(signal.SIGCONT)
+        time.sleep(1)
+        assert os.waitpid(running.pid, os.WUNTRACED | os.WNOHANG) == (0, 0)
+
+
+@pytest.mark.spec("SEC-17", "OPS-1")
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP])
+def test_the_time_in_which_the_app_is_stopped_counts_for_no_time_out(
+    work: Path, number: signal.Signals
+) -> None:
+    needs("bwrap")
+    text = """
+import asyncio, sys
+from pathlib import Path
+from tests.support.sandboxes import Sandboxed
+
+async def run():
+    async with Sandboxed(Path(sys.argv[1])) as inside:
+        print(await inside.say("touch done; sleep 2; echo whole", timeout_s=3.5))
+
+asyncio.run(run())
+"""
+    argv = (sys.executable, "-c", text, str(work))
+    with subprocess.Popen(argv, process_group=0, stdout=subprocess.PIPE, text=True) as running:
+        wait_until((work / "done").exists, "the command")
+        running.send_signal(number)
+        os.waitpid(running.pid, os.WUNTRACED)
+        time.sleep(4)
+        running.send_signal(signal.SIGCONT)
+        told, _ = running.communicate()
+    assert "whole" in told and "timed out" not in told
