@@ -59,7 +59,15 @@ _OF_PYTHON = ("/__main__.py",)
 _OF_NODE = tuple(
     f"{start}.{end}" for start in ("", "/index") for end in ("js", "cjs", "mjs", "ts", "tsx", "jsx")
 )
+# what bun and deno do by themselves: "bun test" runs no "test.js"
+_COMMANDS = frozenset(
+    b"add bench build bundle cache check ci compile create doc exec fmt i init install lint pm"
+    b" publish remove run serve task test update upgrade x".split()
+)
 _MOST_PARTLY = 200
+# what is said to lie in there lies nowhere else: "$dir/node_modules/lefthook/bin/index.js"
+_PACKAGES = "node_modules"
+_IN_PACKAGES = re.compile(rb"(?<=[\s\"'/]node_modules)/(?![^\s\"']{0,500}\.\.)[\w.@+${}*?/-]+")
 _STARTS_ONE = re.compile(_STARTED + rb"\$\{?(\w+)")
 
 
@@ -71,10 +79,13 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """
     if not text:
         return
-    is_said, runs_found, partly = _said_in(text), _runs_found(text), _said_partly(text)
+    runs_found, partly = _runs_found(text), _said_partly(text)
+    texts = (_outside_of_packages(text), text)
+    said = [(each, _said_in(each)) for each in texts]
     seen, waiting = set[str](), list(bases)
     tops, left = frozenset(waiting), _MOST_STARTS
     for base in waiting:
+        text, is_said = said[_is_in_packages(base)]
         end = os.fsencode(os.path.basename(base))  # noqa: PTH119 - a text
         is_all = _runs_all_of(os.fsdecode(end), text, runs_found)
         for path in (f"{base}/{each}" for each in partly):
@@ -117,8 +128,10 @@ def awaits(text: bytes, path: str, bases: Collection[str], script: re.Pattern[st
     """Whether ``text`` would run what is not at ``path`` yet; see ``scripts_said``."""
     directory, name = os.path.split(path)
     place = os.path.basename(directory)  # noqa: PTH119 - a text
+    partly = _said_partly(text)
+    text = text if _is_in_packages(directory) else _outside_of_packages(text)
     is_said = _said_in(text)
-    for base in (path.removesuffix(f"/{each}") for each in _said_partly(text)):
+    for base in (path.removesuffix(f"/{each}") for each in partly):
         if base in bases or (base != path and is_said(os.path.basename(base))):  # noqa: PTH119 - a text
             return True
     if directory in bases or is_said(place):
@@ -127,6 +140,14 @@ def awaits(text: bytes, path: str, bases: Collection[str], script: re.Pattern[st
         runs_all = _runs_all_of(place, text, _runs_found(text))
         return runs_all and bool(_RUNS_A_VARIABLE.search(text))
     return False
+
+
+def _outside_of_packages(text: bytes) -> bytes:
+    return _IN_PACKAGES.sub(b"", text)
+
+
+def _is_in_packages(place: str) -> bool:
+    return _PACKAGES in place.split("/")
 
 
 def _said_partly(text: bytes) -> list[str]:
@@ -138,6 +159,8 @@ def _said_partly(text: bytes) -> list[str]:
         found += [f"{path}.py", f"{path}/__main__.py"]
         found += ["/".join((*parts[:end], "__init__.py")) for end in range(1, len(parts) + 1)]
     for program, word in _PARTLY.findall(text):
+        if program in {b"bun", b"deno"} and word in _COMMANDS:
+            continue
         path = os.path.normpath(os.fsdecode(word))
         ends = _OF_PYTHON if program.startswith(b"py") else _OF_NODE
         found += [os.path.normpath(f"{path}{end}") for end in ends]

@@ -62,6 +62,11 @@ _READS = re.compile(
     rb"(?m)(?:^|[{,])[ \t-]*[\"']?(?:extends|configs?|rc|imports)[\"']?[ \t]*[:=][ \t]*(?:#[^\n]*)?"
     rb"(\[[^]]{0,2000}\]|(?:\n[ \t]*(?:[-#][^\n]*)?)+|[^\n]+)"
 )
+# which files are not meant is no word about what runs; to the next key
+_EXCLUDED = re.compile(
+    rb"(?m)^[ \t-]*[\"']?exclude[\"']?[ \t]*[:=][^\n]*"
+    rb"(?:\n(?![ \t]*(?:-[ \t]+)?[\"']?[\w-]+[\"']?[ \t]*[:=])[^\n]*)*"
+)
 _READ = re.compile(rb"[^\s\"',\[\]]+")
 _READ_BY_NIX = re.compile(rb"(?<![\w./-])\.{1,2}(?:/[\w.+-]+)+")
 _IN_DIRECTORY = ("default.nix", "flake.nix", "devenv.nix", "devenv.yaml")
@@ -84,7 +89,7 @@ def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
     waiting, seen, end = list(scripts), set[str](), time.monotonic() + _MOST_S
     while waiting and len(seen) < _MOST_NAMED:
         script = waiting.pop()
-        text = read_start(script)
+        text = _text_of(script)
         read = (place for each in _read_by(script, text, tree) for place in _matching(each, end))
         own = os.path.dirname(script)  # noqa: PTH120 - a text
         for place in chain(read, () if _is_nix(script) else named_by_hook(text, tree, own)):
@@ -92,6 +97,11 @@ def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
                 seen.add(place)
                 waiting += [place] if _leads_on(place) else []
                 yield place
+
+
+def _text_of(script: str) -> bytes:
+    text = read_start(script)
+    return _EXCLUDED.sub(b"", text) if _CONFIGURATION.search(script) else text
 
 
 def _read_by(script: str, text: bytes, tree: str) -> Iterator[str]:
@@ -223,7 +233,7 @@ def _is_among(real: str, led_to: Sequence[str], scripts: Sequence[str], tree: st
     if os.path.lexists(real) or real in led_to:
         return real in led_to
     for each in (*scripts, *filter(_leads_on, led_to)):
-        text, bases = read_start(each), (tree, os.path.dirname(each))  # noqa: PTH120 - a text
+        text, bases = _text_of(each), (tree, os.path.dirname(each))  # noqa: PTH120 - a text
         if not _is_nix(each) and awaits(text, real, bases, _SCRIPT):
             return True
         if any(map(Path(real).match, _read_by(each, text, tree))):

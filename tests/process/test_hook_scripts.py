@@ -48,6 +48,69 @@ def test_an_option_of_another_program_names_no_module(tmp_path: Path) -> None:
     assert not run_by_git(tmp_path / "slow.py")
 
 
+NOT_SAID = {
+    "bun test && bun run lint && deno lint": ("test.js", "test/index.ts", "run.js", "lint.ts"),
+    '"$dir/node_modules/lefthook/bin/index.js"': ("index.js", "bin/index.js", "bin/new"),
+    '"$dir/node_modules/a-${os}/bin/a-${cpu}/a"': ("bin/a", "bin/new", "a"),
+}
+
+
+@pytest.mark.parametrize("hook", NOT_SAID)
+def test_what_a_hook_does_not_run_is_free(tmp_path: Path, hook: str) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n{hook}\n")
+    for name in NOT_SAID[hook]:
+        assert not run_by_git(tmp_path / name), name
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch(0o755)
+        assert not run_by_git(tmp_path / name), name
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_program_of_a_package_that_a_hook_names_is_run_by_it(
+    tmp_path: Path, is_there: bool
+) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    hook = '"$dir/node_modules/lefthook/bin/index.js"; sh "node_modules/../tools/x.sh"\n'
+    (tmp_path / ".git/hooks/pre-commit").write_text(hook)
+    (tmp_path / "node_modules/lefthook/bin").mkdir(parents=True)
+    (tmp_path / "tools").mkdir()
+    for name in ("node_modules/lefthook/bin/index.js", "tools/x.sh"):
+        if is_there:
+            (tmp_path / name).touch()
+        assert run_by_git(tmp_path / name), name
+
+
+EXCLUDED = """
+repos:
+- repo: https://example.org
+  exclude: setup.py
+  hooks:
+  - id: check
+    exclude: |
+      (?x)^(
+        tests/conftest.py|
+        docs/conf.py
+      )$
+    files: x
+  - id: other
+    entry: python tools/x.py
+    exclude: ^tests/(__init__|a)\\.py$
+"""
+
+
+def test_what_a_managers_configuration_excludes_is_free(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".git/hooks/pre-commit").write_text("#!/bin/sh\npre-commit run\n")
+    (tmp_path / ".pre-commit-config.yaml").write_text(EXCLUDED)
+    run = ("tools/x.py",)
+    free = ("setup.py", "tests/conftest.py", "docs/conf.py", "tests/__init__.py")
+    for name in run + free:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        assert bool(run_by_git(tmp_path / name)) == (name in run), name
+
+
 HOSTILE = {
     "links in a circle": "extends: ["
     + ", ".join(f"'d/{'l*/' * n}x.yml'" for n in range(90))
