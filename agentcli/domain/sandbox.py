@@ -332,10 +332,13 @@ OBEYED = frozenset(
         # interpreters and debuggers that are started in it
         ".rprofile", ".renviron", ".irbrc", ".pryrc", ".pdbrc", ".ghci", ".ocamlinit", ".iex.exs",
         ".octaverc", ".gdbinit", ".lldbinit", ".rdata", ".byebugrc", ".perldb", ".psysh.php",
+        ".pdbrc.py",
         # other agents
         ".mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", "crush.json",
         ".crush.json", "kilo.json", "kilo.jsonc", "reasonix.toml", ".continuerc.json",
-        "conductor.json",
+        "conductor.json", ".emdash.json",
+        # where git-lfs sends what is pushed
+        ".lfsconfig",
     }
 )  # fmt: skip
 """Files of these names, wherever they lie; ``is_obeyed`` knows more."""
@@ -369,27 +372,38 @@ IN_DIRECTORIES = {
     "mise": ("config.toml", "config.local.toml", "conf.d"),
     ".agents": ("",),  # those of the workspace itself are read-only
     ".agentcli": ("",),
-    ".claude": ("settings.json", "settings.local.json", "hooks"),
-    ".cursor": ("mcp.json", "hooks.json", "hooks", "environment.json", "worktrees.json"),
-    ".gemini": ("settings.json",),
-    ".qwen": ("settings.json",),
-    ".codex": ("config.toml", "hooks.json"),
-    ".opencode": ("plugin", "plugins", "tool", "tools"),
-    ".kiro": ("settings/mcp.json", "hooks", "agents"),
+    # commands and skills hold lines of a shell, and hooks in their front matter, as agents do
+    ".claude": (
+        "settings.json", "settings.local.json", "hooks", "commands", "skills", "agents",
+    ),
+    ".cursor": (
+        "mcp.json", "hooks.json", "hooks", "environment.json", "worktrees.json", "cli.json",
+        "sandbox.json", "permissions.json",
+    ),
+    ".gemini": ("settings.json", "commands", "extensions", "policies"),
+    ".qwen": ("settings.json", "commands", "extensions"),
+    ".codex": ("config.toml", "hooks.json", "rules", "agents"),
+    ".opencode": (
+        "plugin", "plugins", "tool", "tools", "command", "commands", "agent", "agents",
+        "package.json",
+    ),
+    ".kiro": ("settings/mcp.json", "settings/lsp.json", "hooks", "agents"),
     ".roo": ("mcp.json",),
     ".kilocode": ("mcp.json",),
     ".kilo": ("plugin", "plugins"),
     ".clinerules": ("hooks",),
-    ".factory": ("mcp.json", "settings.json", "settings.local.json", "hooks.json", "hooks"),
+    ".factory": (
+        "mcp.json", "settings.json", "settings.local.json", "hooks.json", "hooks", "commands",
+    ),
     ".trae": ("mcp.json",),
     ".amp": ("settings.json", "settings.jsonc", "plugins"),
     ".augment": ("settings.json", "settings.local.json"),
     ".devin": (
         "config.json", "hooks.v1.json", "mcp_config.json", "mcp_config.local.json",
     ),
-    ".vibe": ("config.toml", "hooks.toml"),
+    ".vibe": ("config.toml", "hooks.toml", "tools", "agents"),
     ".grok": ("config.toml", "hooks"),
-    ".pi": ("settings.json", "extensions"),
+    ".pi": ("settings.json", "extensions", "npm", "git"),
     ".qoder": ("settings.json", "settings.local.json"),
     ".codebuddy": ("settings.json", "settings.local.json"),
     ".iflow": ("settings.json",),
@@ -398,12 +412,18 @@ IN_DIRECTORIES = {
     ".rovodev": ("mcp.json", "config.yml"),
     ".kimi-code": ("mcp.json",),
     ".reasonix": ("settings.json",),
-    ".mux": ("mcp.jsonc",),
+    ".letta": ("settings.json", "settings.local.json"),
+    ".openhands": ("hooks.json", "setup.sh", "pre-commit.sh"),
+    ".superset": ("config.json",),
+    ".agent": ("workflows",),  # Antigravity runs what it marks so
+    ".mux": ("mcp.jsonc", "init", "tool_env", "tool_pre", "tool_post"),
     ".windsurf": ("hooks.json", "mcp_config.json"),
     ".amazonq": ("mcp.json", "default.json", "cli-agents"),
     ".junie": ("mcp",),
     ".continue": ("config.yaml", "config.json", "config.ts", "mcpServers"),
-    ".github": ("hooks", "mcp.json", "copilot/settings.json"),
+    ".github": (
+        "hooks", "mcp.json", "lsp.json", "copilot/settings.json", "copilot/settings.local.json",
+    ),
     ".ropeproject": ("config.py",),
     ".hg": ("hgrc", "hgrc-not-shared", "sharedpath"),
     ".sl": ("config", "sharedpath"),

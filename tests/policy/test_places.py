@@ -32,13 +32,14 @@ PROTECTED = [
     ".config/fish/x", ".config/git/config", ".cargo/credentials.toml", ".agents/commands/x.md",
     ".agentcli/config.toml", "deep/.ssh/id_ed25519", "x/../.git/config", "authorized_keys",
     ".husky/pre-commit", "a/.vscode/tasks.json", ".idea/runConfigurations/a.xml", ".exrc",
-    ".claude/settings.json", ".zed/tasks.json", ".local/share/gem/credentials",
+    ".claude/settings.json", ".zed/tasks.json", ".claude/commands/x.md", ".claude/skills/x/SKILL.md",
+    ".local/share/gem/credentials",
     ".local/share/uv/credentials/credentials.toml", ".stack/upload/credentials.json",
 ]  # fmt: skip
 FREE = [
     "src/a.py", ".gitignore", ".github/workflows/x.yml", "git/config", "profile", "env",
     ".env.example", ".env.sample", "config/fish.py", "head", "objects/x", "ssh/x",
-    ".vscode/extensions.json", ".claude/commands/x.md", ".idea/misc.xml", "husky/x",
+    ".vscode/extensions.json", ".claude/rules/x.md", ".idea/misc.xml", "husky/x",
 ]  # fmt: skip
 
 
