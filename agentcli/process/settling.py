@@ -142,14 +142,13 @@ class Settling:
         check: Callable[[], None],
     ) -> Places:
         is_changed, beside = False, self._beside()
-        if self._watch is None:
-            watch = self._make_watch(self._roots)
-            watch.learn(beside, check)
-            self._watch = watch
-        elif is_changed := self._may_have_changed():
+        if self._watch is not None and (is_changed := self._may_have_changed()):
             self._unsaid += self._set_aside()
         else:
-            self._watch.learn(beside, check)
+            self.put_right_what_was_left()  # by one that was killed since we began
+            watch = self._watch or self._make_watch(self._roots)
+            watch.learn(beside, check)
+            self._watch = watch
             self._room = _MOST_SAID
         places = find_places()
         if mounts:

@@ -104,6 +104,21 @@ def test_what_was_made_when_the_app_was_killed_is_set_aside_by_the_next(
     assert not next_app(work, kind, unsettled) and not list(unsettled.iterdir())
 
 
+def test_an_app_that_was_there_before_puts_it_right_with_its_next_command(
+    work: Path, unsettled: Path
+) -> None:
+    async def run() -> str:
+        async with Sandboxed(work, own=OwnPlaces(unsettled=unsettled)) as inside:
+            await inside.say("touch first")
+            with app(work, "bwrap", unsettled, f"git init -q new; cd new; {EVIL}; cd .."):
+                pass
+            await inside.say("touch second")
+            return inside.sandbox.take_notice()
+
+    assert "new/.git/config would take effect outside" in asyncio.run(run())
+    assert "fsmonitor" not in (work / "new/.git/config").read_text()
+
+
 def test_what_the_user_made_after_the_app_was_killed_stays(work: Path, unsettled: Path) -> None:
     with app(work, "bwrap", unsettled, "true"):
         pass
