@@ -17,7 +17,7 @@ import pytest
 
 from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.process.unsettled import Record
-from tests.support.processes import started, wait_until
+from tests.support.processes import started, until, wait_until
 from tests.support.repositories import git, make_repository
 from tests.support.sandboxes import BOTH, Sandboxed, needs
 
@@ -110,7 +110,8 @@ def test_an_app_that_was_there_before_puts_it_right_with_its_next_command(
     async def run() -> str:
         async with Sandboxed(work, own=OwnPlaces(unsettled=unsettled)) as inside:
             await inside.say("touch first")
-            await asyncio.sleep(1.0)  # until nothing of it is left
+            await until(lambda: inside.sandbox.is_quiet, "the end of all of it")
+            await inside.sandbox.step_outside()
             with app(work, "bwrap", unsettled, f"git init -q new; cd new; {EVIL}; cd .."):
                 pass
             await inside.say("touch second")
