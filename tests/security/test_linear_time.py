@@ -150,8 +150,9 @@ def test_the_time_grows_with_the_length(
         return time.thread_time() - begun
 
     spent(100)
-    least = spent(SIZE)
-    assert spent(4 * SIZE) < max(8 * least, FREE_S)
+    most = max(8 * spent(SIZE), FREE_S)
+    # beside other work the same takes longer: what fails twice grows
+    assert spent(4 * SIZE) < most or spent(4 * SIZE) < most
 
 
 def test_for_a_command_of_thousands_of_names_our_own_directories_are_looked_up_once(
