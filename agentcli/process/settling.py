@@ -234,7 +234,7 @@ class Settling:
         before, self._seen = self._seen, self._work_inside()
         if self._seen == before and self._left and not self._running:
             return []
-        lines = self._set_aside(is_under_way=True)
+        lines = self._set_aside(is_under_way=bool(self._running or self._left))
         self._unsaid += lines
         return lines
 

@@ -742,6 +742,25 @@ def test_what_a_process_that_was_left_behind_makes_is_set_aside_without_a_next_c
     users_git(work / "new")
 
 
+@pytest.mark.spec("SEC-17")
+def test_what_one_that_was_left_behind_had_begun_is_judged_when_it_has_ended(work: Path) -> None:
+    steps = work / ".git/rebase-merge/git-rebase-todo"
+    late = f"until [ -e go ]; do sleep 0.01; done; mkdir {steps.parent}; echo 'exec x' > {steps}"
+    told: list[str] = []
+
+    async def run() -> None:
+        async with Sandboxed(work, tell=told.append) as inside:
+            await inside.say(f"({late}; until [ -e end ]; do sleep 0.01; done) >/dev/null 2>&1 &")
+            (work / "go").touch()
+            await until(steps.exists, "the steps")
+            (work / "end").touch()
+            await until(lambda: bool(told), "the look")
+
+    asyncio.run(run())
+    assert "git-rebase-todo would take effect outside" in "\n".join(told)
+    assert "exec" not in steps.read_text()
+
+
 @pytest.mark.spec("SEC-17", "UI-7")
 def test_what_is_made_again_and_again_is_not_told_again_and_again(
     work: Path, monkeypatch: pytest.MonkeyPatch
