@@ -334,7 +334,8 @@ OBEYED = frozenset(
         ".octaverc", ".gdbinit", ".lldbinit", ".rdata", ".byebugrc", ".perldb", ".psysh.php",
         ".pdbrc.py",
         # other agents
-        ".mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", "crush.json",
+        ".mcp.json", "opencode.json", "opencode.jsonc", "tui.json", "tui.jsonc", ".aider.conf.yml",
+        "crush.json",
         ".crush.json", "kilo.json", "kilo.jsonc", "reasonix.toml", ".continuerc.json",
         "conductor.json", ".emdash.json",
         # where git-lfs sends what is pushed
@@ -375,17 +376,18 @@ IN_DIRECTORIES = {
     # commands and skills hold lines of a shell, and hooks in their front matter, as agents do
     ".claude": (
         "settings.json", "settings.local.json", "hooks", "commands", "skills", "agents",
+        "scheduled_tasks.json", "routines", "workflows", "launch.json",
     ),
     ".cursor": (
         "mcp.json", "hooks.json", "hooks", "environment.json", "worktrees.json", "cli.json",
         "sandbox.json", "permissions.json",
     ),
-    ".gemini": ("settings.json", "commands", "extensions", "policies"),
+    ".gemini": ("settings.json", "commands", "extensions", "policies", "agents"),
     ".qwen": ("settings.json", "commands", "extensions"),
     ".codex": ("config.toml", "hooks.json", "rules", "agents"),
     ".opencode": (
-        "plugin", "plugins", "tool", "tools", "command", "commands", "agent", "agents",
-        "package.json",
+        "plugin", "plugins", "tool", "tools", "command", "commands", "agent", "agents", "skill",
+        "skills", "mode", "modes", "package.json",
     ),
     ".kiro": ("settings/mcp.json", "settings/lsp.json", "hooks", "agents"),
     ".roo": ("mcp.json",),
