@@ -323,7 +323,7 @@ HOME_SECRETS = (
 OBEYED = frozenset(
     {
         # on entering it: direnv, mise, asdf ("path:" names a directory of programs), RVM
-        "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml", ".tool-versions",
+        "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml",
         ".rvmrc", ".envrc",
         # editors
         ".exrc", ".vimrc", "_vimrc", ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".lazy.lua",
@@ -345,6 +345,8 @@ OBEYED = frozenset(
 """Files of these names, wherever they lie; ``is_obeyed`` knows more."""
 MANAGED = frozenset({"prek.toml", ".pre-commit-config.yaml", ".pre-commit-config.yml"})
 """What a manager of hooks looks for in each directory, where a hook names it."""
+_VERSIONS = frozenset({".nvmrc", ".sdkmanrc", ".yvmrc"})
+_NO_VERSION = LazyPattern(rb":|\.\.|(?:\A|[\s=])[/~$]")
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
@@ -440,8 +442,24 @@ def plain_name(name: str) -> str:
     return plain.rstrip(". ") or plain
 
 
+def says_versions(name: str) -> bool:
+    """Whether a version manager reads a file called ``name`` where a shell goes: mise, fnm, asdf.
+
+    In place of a version it may say a directory of programs, which comes first in PATH then:
+    https://mise.jdx.dev/dev-tools/#tool-options, https://github.com/Schniz/fnm
+    """
+    return name in _VERSIONS or (name.startswith(".") and name.endswith(("-version", "-versions")))
+
+
+def says_only_versions(text: bytes) -> bool:
+    """Whether what such a file says is no more than that."""
+    return not _NO_VERSION.search(text)
+
+
 def is_obeyed(name: str) -> bool:
     """Whether a file called ``name``, made plain, is one of them wherever it lies."""
+    if says_versions(name):
+        return True
     if name in OBEYED or name.endswith((".code-workspace", ".sublime-project")):
         return True
     if name.startswith((".mise.", "mise.")):  # of an environment

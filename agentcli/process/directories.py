@@ -16,7 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentcli.domain.files import real_text
-from agentcli.domain.sandbox import IN_DIRECTORIES, MANAGED, OBEYED, is_obeyed, plain_name
+from agentcli.domain.sandbox import (
+    IN_DIRECTORIES,
+    MANAGED,
+    OBEYED,
+    is_obeyed,
+    plain_name,
+    says_versions,
+)
 from agentcli.domain.tools import real_path
 from agentcli.process.set_aside import SET_ASIDE, Kind, Watched, held_at
 
@@ -306,11 +313,15 @@ class Survey:
 
     @property
     def scripts(self) -> list[Path]:
-        """The files there are that other programs run; what husky writes itself is left to it."""
+        """The files there are that other programs run; what husky writes itself is left to it.
+
+        So are versions, of which what they say is judged.
+        """
         return [
             Path(path)
             for path, item in self.items.items()
             if item.kind in SCRIPTS and "/.husky/_/" not in path
+            if not says_versions(os.path.basename(path))  # noqa: PTH119 - a text
         ]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from agentcli.domain.files import read_start, real_text
+from agentcli.domain.sandbox import says_only_versions, says_versions
 from agentcli.domain.worktrees import GITDIR, common_of_worktree, is_of_submodule, link_in
 from agentcli.process.directories import parents_of
 from agentcli.process.hook_scripts import is_run_by, joined, named_by_hook, run_by
@@ -472,9 +473,13 @@ def merges_by_itself(path: str, state: bytes) -> bool:
     )
 
 
-def is_only_paths(hgrc: bytes) -> bool:
-    """Whether Mercurial's configuration says no more than where a clone came from."""
-    return all(map(_NAMES_NO_PROGRAM.fullmatch, hgrc.splitlines()))
+def is_plain(path: str, item: Watched) -> bool:
+    """Whether it says no more than versions, or Mercurial's where a clone came from."""
+    text = item.content.data
+    if says_versions(os.path.basename(path)):  # noqa: PTH119 - a text
+        return says_only_versions(text)
+    is_hgs = path.endswith(("/.hg/hgrc", "/.sl/config"))
+    return is_hgs and all(map(_NAMES_NO_PROGRAM.fullmatch, text.splitlines()))
 
 
 def trees_of(

@@ -53,7 +53,7 @@ from agentcli.process.git_config import (
     configs_in,
     files_resumed,
     hooks_in,
-    is_only_paths,
+    is_plain,
     linked,
     merges_by_itself,
     moves_remotes,
@@ -592,8 +592,7 @@ class TreeWatch:
                 is_new = now.kind is Kind.SCRIPT and before is None
                 came_along = is_new and self._came_with_a_repository(now.top)
                 came_along = came_along or (before is None and self._is_in_another_tree(path, now))
-                is_known = now.content.is_whole and path.endswith(("/.hg/hgrc", "/.sl/config"))
-                return came_along or (is_file and is_known and is_only_paths(now.content.data))
+                return came_along or (is_file and now.content.is_whole and is_plain(path, now))
 
     def _removed(self, now: Survey) -> list[tuple[str, Watched]]:
         """What git was told and runs in repositories that are still there, and no longer is."""

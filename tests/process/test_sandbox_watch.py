@@ -1309,7 +1309,7 @@ def test_what_lazygit_obeys_in_a_git_directory_is_set_aside(root: Path) -> None:
     [".hg/hgrc", ".devcontainer.json", "sub/.helix/languages.toml", ".dir-locals-2.el",
      "sub/mise.toml", ".mcp.json", ".idea/watcherTasks.xml", ".jj/repo/config.toml",
      ".envrc.private", "mise.dev.toml", ".config/mise/config.toml", ".mise/conf.d/a.toml", "x.code-workspace",
-     ".vscode/c_cpp_properties.json", ".devcontainer/init.sh", ".hg/sharedpath", ".tool-versions",
+     ".vscode/c_cpp_properties.json", ".devcontainer/init.sh", ".hg/sharedpath",
      ".Rprofile", ".pdbrc", "sub/.iex.exs", ".vim/coc-settings.json", ".opencode/plugin/a.ts", ".kiro/settings/mcp.json", ".junie/mcp/mcp.json", ".windsurf/hooks.json", ".claude/hooks/a",
      ".flox/env/manifest.toml", ".sl/config", ".ropeproject/config.py", ".direnv/flake-profile-1a2b.rc", ".lazygit.yml", ".RData", ".perldb", "sub/.agents/config.toml",
      ".kilocode/mcp.json", ".kilo/plugins/a.js", "kilo.jsonc", ".clinerules/hooks/TaskStart", ".factory/hooks.json", ".factory/mcp.json",
@@ -1347,3 +1347,36 @@ def test_what_a_command_under_way_has_made_is_known_no_sooner_than_it_has_ended(
     sh("git init -q a; git -C a config core.fsmonitor x", root)
     assert "a/.git/config would take effect" in watch.compare(is_under_way=True)[0]
     assert watch.compare(is_under_way=True) == [] == watch.compare()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path:./evil\n",
+        "node path:./evil",
+        "../../evil",
+        "/home/u/evil\n",
+        "java=/x",
+        "  ~/x",
+        "$HOME",
+    ],
+)
+@pytest.mark.parametrize("name", [".tool-versions", ".nvmrc", ".node-version", ".sdkmanrc"])
+def test_a_directory_that_stands_in_the_place_of_a_version_is_set_aside(
+    root: Path, name: str, text: str
+) -> None:
+    watch = TreeWatch([root])
+    (root / name).write_text("22.1.0\n")
+    watch.learn()
+    for fine in ("v20", "nodejs 22.1.0\npython 3.12 3.11\n", "lts/*", "# ours\njava=21.0.1-tem\n"):
+        (root / name).write_text(fine)
+        (root / "sub").mkdir(exist_ok=True)
+        (root / "sub" / name).write_text(fine)
+        assert watch.compare() == []
+    (root / name).write_text(text)
+    (told,) = watch.compare()
+    assert f"/{name} would take effect outside" in told
+    assert (root / name).read_text() == fine
+    places = find_places((root,), root / "no home", OwnPlaces(), (), watch.known.scripts)
+    assert root / name not in places.read_only, "a branch may bring another version"
+    assert protected_place((root / name,), (root,))
