@@ -350,6 +350,10 @@ _NO_VERSION = LazyPattern(rb":|\.\.|(?:\A|[\s=])[/~$]")
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+_OF_OPENCODE = (
+    "plugin", "plugins", "tool", "tools", "command", "commands", "agent", "agents", "skill",
+    "skills", "mode", "modes", "package.json",
+)  # fmt: skip
 IN_DIRECTORIES = {
     ".husky": ("",),
     ".lefthook": ("",),
@@ -387,14 +391,11 @@ IN_DIRECTORIES = {
     ".gemini": ("settings.json", "commands", "extensions", "policies", "agents"),
     ".qwen": ("settings.json", "commands", "extensions"),
     ".codex": ("config.toml", "hooks.json", "rules", "agents"),
-    ".opencode": (
-        "plugin", "plugins", "tool", "tools", "command", "commands", "agent", "agents", "skill",
-        "skills", "mode", "modes", "package.json",
-    ),
+    ".opencode": _OF_OPENCODE,
     ".kiro": ("settings/mcp.json", "settings/lsp.json", "hooks", "agents"),
     ".roo": ("mcp.json",),
-    ".kilocode": ("mcp.json",),
-    ".kilo": ("plugin", "plugins"),
+    ".kilocode": ("mcp.json", *_OF_OPENCODE),
+    ".kilo": _OF_OPENCODE,
     ".clinerules": ("hooks",),
     ".factory": (
         "mcp.json", "settings.json", "settings.local.json", "hooks.json", "hooks", "commands",
