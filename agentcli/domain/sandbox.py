@@ -346,7 +346,7 @@ OBEYED = frozenset(
 MANAGED = frozenset({"prek.toml", ".pre-commit-config.yaml", ".pre-commit-config.yml"})
 """What a manager of hooks looks for in each directory, where a hook names it."""
 _VERSIONS = frozenset({".nvmrc", ".sdkmanrc", ".yvmrc"})
-_NO_VERSION = LazyPattern(rb":|\.\.|(?:\A|[\s=])[/~$]")
+_NO_VERSION = LazyPattern(rb":|\.\.|(?:\A|[\s=@\"'])[./~$]|[\0\x80-\xff]")  # fnm reads UTF-16, too
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
