@@ -20,6 +20,7 @@ from agentcli.app.trust import hook_scripts, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.sandbox import (
+    ENTERED,
     IN_DIRECTORIES,
     HostGate,
     SandboxKind,
@@ -96,7 +97,9 @@ class _Others:
 
         roots = [*map(real_path, self._roots)]
         self._workplaces = workplaces_below(map(str, roots), self._listings)
-        by_direnv = (searched_by(f"{place}/.envrc") for place in self._workplaces)
+        by_direnv = (
+            searched_by(f"{place}/{name}") for place in self._workplaces for name in ENTERED
+        )
         self._searched |= dict.fromkeys(filter(None, (search_path, *by_direnv)))
         inside = (f"{root}/{name}" for root in roots for name in ("", *IN_DIRECTORIES))
         directories = (*inside, *islice(self._workplaces, _MOST_WITH_LINKS))

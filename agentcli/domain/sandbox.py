@@ -343,9 +343,15 @@ OBEYED = frozenset(
     }
 )  # fmt: skip
 """Files of these names, wherever they lie; ``is_obeyed`` knows more."""
+ENTERED = (".envrc", "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml")
+"""What direnv and mise read of a directory that a shell enters; ``OF_MISE`` knows more."""
+OF_MISE = LazyPattern(
+    r"/\.?mise(?:\.[\w-]+)*\.toml\Z|/\.?mise/(?:conf\.d/[^/]+|config(?:\.[\w-]+)*)\.toml\Z"
+)
 MANAGED = frozenset({"prek.toml", ".pre-commit-config.yaml", ".pre-commit-config.yml"})
 """What a manager of hooks looks for in each directory, where a hook names it."""
 _VERSIONS = frozenset({".nvmrc", ".sdkmanrc", ".yvmrc"})
+_COMMENTS = LazyPattern(rb"(?m)^[ \t]*#[^\n]*")
 _NO_VERSION = LazyPattern(rb":|\.\.|(?:\A|[\s=@\"'])[./~$]|[\0\x80-\xff]")  # fnm reads UTF-16, too
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
@@ -454,7 +460,7 @@ def says_versions(name: str) -> bool:
 
 def says_only_versions(text: bytes) -> bool:
     """Whether what such a file says is no more than that."""
-    return not _NO_VERSION.search(text)
+    return not _NO_VERSION.search(_COMMENTS.sub(b"", text))
 
 
 def is_obeyed(name: str) -> bool:

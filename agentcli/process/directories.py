@@ -17,6 +17,7 @@ from pathlib import Path
 
 from agentcli.domain.files import real_text
 from agentcli.domain.sandbox import (
+    ENTERED,
     IN_DIRECTORIES,
     MANAGED,
     OBEYED,
@@ -343,7 +344,7 @@ def line_of_crowds(places: Iterable[str]) -> str:
 
 
 def workplaces_below(roots: Iterable[str], listings: dict[str, Listing]) -> list[str]:
-    """Directories with a ``.git`` or ``.envrc``, and bare ones, the nearest first, to a bound.
+    """Directories with a ``.git`` or ``.envrc`` (``ENTERED``) and bare ones, the nearest first.
 
     ``listings`` is kept for the next look.
     """
@@ -360,7 +361,7 @@ def workplaces_below(roots: Iterable[str], listings: dict[str, Listing]) -> list
             if known is None:
                 continue
             listings[place] = known
-            is_one = known.is_repository or not {".git", ".envrc"}.isdisjoint(known.marks)
+            is_one = known.is_repository or not {".git", *ENTERED}.isdisjoint(known.marks)
             found += [place] if is_one else []
             waiting += [f"{place.rstrip('/')}/{name}" for name in known.directories]
     return found

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from agentcli.domain.files import read_start, real_text
 from agentcli.domain.patterns import LazyPattern
+from agentcli.domain.sandbox import ENTERED
 from agentcli.domain.secrecy import is_credential, is_secret
 from agentcli.domain.worktrees import filled_by_others, lies_in, may_be_chosen_there
 
@@ -72,7 +73,8 @@ _PUTS_FIRST = LazyPattern(
     rb"(?m)^[ \t]*(PATH_add|path_add[ \t]+PATH|load_prefix|layout)[ \t]+([^\n;&|#]+)"
     rb"|\bPATH=([^\n;&|#]{1,300}?):[\"']?\$\{?PATH\b"
 )
-_FROM_HERE = LazyPattern(r"(?:\$PWD|\$\{PWD\}|\$\(pwd\)|\.)/")
+_FIRST_BY_MISE = LazyPattern(rb"\b_\.path[ \t]*=[ \t]*(\[[^]]{0,2000}\]|[^\n#]+)")
+_FROM_HERE = LazyPattern(r"(?:\{\{ *config_root *\}\}|\$PWD|\$\{PWD\}|\$\(pwd\)|\.)/")
 _LAYOUTS = {
     "node": "node_modules/.bin",
     "php": "vendor/bin",
@@ -174,10 +176,18 @@ def hiding_below(
         yield from _hiding_along(_path(path), roots, directories)
 
 
+def searched_by_each(files: Iterable[str]) -> Iterator[str]:
+    """What each of ``ENTERED`` among ``files`` puts first in ``PATH``."""
+    yield from filter(None, map(searched_by, (file for file in files if file.endswith(ENTERED))))
+
+
 def searched_by(envrc: str) -> str:
-    """The ``PATH`` that direnv makes of an ``.envrc``, as far as that puts something first."""
+    """The ``PATH`` that direnv or mise makes of an ``.envrc`` or a ``mise.toml``; empty: none."""
     places, own = list[Path](), Path(envrc).parent
     text = read_start(envrc, _MOST_BYTES).replace(b"\0", b"")
+    if envrc.endswith(".toml"):
+        said = b"PATH_add ".join((b"", *_FIRST_BY_MISE.findall(text)))
+        text = re.sub(rb"[\[\],\n]+", b" ", said).replace(b"PATH_add", b"\nPATH_add")
     for found in islice(_PUTS_FIRST.finditer(text), _MOST_FIRST):
         way, words, entries = found.groups()
         for word in os.fsdecode(entries).split(":") if entries else os.fsdecode(words).split():

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from agentcli.domain.files import read_start, real_text
-from agentcli.domain.sandbox import says_only_versions, says_versions
+from agentcli.domain.sandbox import ENTERED, says_only_versions, says_versions
 from agentcli.domain.worktrees import GITDIR, common_of_worktree, is_of_submodule, link_in
 from agentcli.process.directories import parents_of
 from agentcli.process.hook_scripts import is_run_by, joined, named_by_hook, run_by
@@ -343,9 +343,10 @@ def run_by_git(path: Path, workplaces: Iterable[str] = ()) -> str:
         is_one = any(os.path.lexists(f"{tree}/{name}") for name in (".git", "HEAD"))
         if is_one and (found := _run_in(real, tree)):
             return found
-        envrc = f"{tree}/.envrc"
-        if os.path.lexists(envrc) and is_run_by(real, [envrc], tree):
-            return "run by .envrc"
+        for name in ENTERED:
+            entered = f"{tree}/{name}"
+            if os.path.lexists(entered) and is_run_by(real, [entered], tree):
+                return f"run by {name}"
     return ""
 
 
@@ -361,7 +362,7 @@ def run_around(root: str) -> Iterator[tuple[str, bool]]:
     """What the repositories that ``root`` lies in run or obey, as ``named_by`` says it."""
     tree = os.path.dirname(root)  # noqa: PTH120 - a text
     while True:
-        hooks = [f"{tree}/.envrc"]
+        hooks = [f"{tree}/{name}" for name in ENTERED]
         if os.path.lexists(f"{tree}/.git"):
             named, used = _used_in(tree)
             yield from named

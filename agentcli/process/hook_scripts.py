@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agentcli.domain.files import read_start, real_text
 from agentcli.domain.said import awaits, scripts_said
-from agentcli.domain.sandbox import MANAGED
+from agentcli.domain.sandbox import MANAGED, OF_MISE
 from agentcli.domain.worktrees import git_directories_for
 from agentcli.process.directories import Listing, parents_of
 from agentcli.process.set_aside import SET_ASIDE
@@ -70,6 +70,12 @@ _EXCLUDED = re.compile(
 _READ = re.compile(rb"[^\s\"',\[\]]+")
 _READ_BY_NIX = re.compile(rb"(?<![\w./-])\.{1,2}(?:/[\w.+-]+)+")
 _IN_DIRECTORY = ("default.nix", "flake.nix", "devenv.nix", "devenv.yaml")
+# what mise loads on entering, and runs then: https://mise.jdx.dev/environments, .../hooks.html
+_LOADED = re.compile(
+    rb"\b_\.(?:file|source)[ \t]*=[ \t]*(\[[^]]{0,2000}\]|[^\n]+)|\b_[ \t]*=[ \t]*(\{[^\n]*\})"
+)
+_QUOTED = re.compile(rb"\"([^\"\n]+)\"|'([^'\n]+)'")
+_HOOKS_OF_MISE = re.compile(rb"(?m)^[ \t]*\[+hooks\b(?:[^\n]*(?:\n(?![ \t]*\[))?)*")
 _SUFFIX = re.compile(r"[^./]\.\w+\Z")
 FETCHED_BY_LEFTHOOK = "info/lefthook-remotes/*"
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|fish|py|[cm]?[jt]sx?|rb|pl|php|lua|nix|env)\Z")
@@ -101,6 +107,10 @@ def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
 
 def _text_of(script: str) -> bytes:
     text = read_start(script)
+    if OF_MISE.search(script):  # its tasks are run by who calls them
+        values = b"\n".join(map(b"".join, _LOADED.findall(text)))
+        loaded = (b"source " + b"".join(each) for each in _QUOTED.findall(values))
+        return b"\n".join((*loaded, *_HOOKS_OF_MISE.findall(text)))
     return _EXCLUDED.sub(b"", text) if _CONFIGURATION.search(script) else text
 
 

@@ -45,7 +45,7 @@ from agentcli.process.directories import (
     parents_of,
     ways_to,
 )
-from agentcli.process.environment import hiding_below, searched_by
+from agentcli.process.environment import hiding_below, searched_by_each
 from agentcli.process.git_config import (
     AT_TOP,
     OF_TREES,
@@ -100,7 +100,9 @@ _MOST_INCLUDED = 4  # configuration that includes configuration
 _HOOKS = "hooks"
 _GOES_ON = frozenset({Kind.TODO, Kind.STRATEGY, Kind.RESUMED, Kind.SHUT})
 _OLD_REMOTES = ("remotes", "branches")  # gitrepository-layout(5)
-_RUNS_SCRIPTS = re.compile(r"/\.husky/|/\.envrc[^/]*\Z")
+_RUNS_SCRIPTS = re.compile(
+    r"/\.husky/|/\.envrc[^/]*\Z|/\.?mise[./](?:[^/]*\.)?toml\Z|/mise/conf\.d/"
+)
 
 
 class TreeWatch:
@@ -308,8 +310,7 @@ class TreeWatch:
             waiting += found.fitting("", map(real_text, listing.links))
         self._listings = found.directories
         self._add_others(found)
-        envrcs = (path for path in found.items if path.endswith("/.envrc"))
-        searched = (*self._searched, *filter(None, map(searched_by, envrcs)))
+        searched = (*self._searched, *searched_by_each(found.items))
         hiding = hiding_below([*self._roots, *self._untrusted], found.directories, *searched)
         for place in dict.fromkeys((*ways_to(self._scripts, self._roots), *hiding)):
             self._add_tree(place, Kind.NAMED, found)

@@ -1359,6 +1359,8 @@ def test_what_a_command_under_way_has_made_is_known_no_sooner_than_it_has_ended(
         "java=/x",
         "  ~/x",
         "$HOME",
+        "./x",
+        "p\0a\0",
     ],
 )
 @pytest.mark.parametrize("name", [".tool-versions", ".nvmrc", ".node-version", ".sdkmanrc"])
@@ -1368,7 +1370,12 @@ def test_a_directory_that_stands_in_the_place_of_a_version_is_set_aside(
     watch = TreeWatch([root])
     (root / name).write_text("22.1.0\n")
     watch.learn()
-    for fine in ("v20", "nodejs 22.1.0\npython 3.12 3.11\n", "lts/*", "# ours\njava=21.0.1-tem\n"):
+    for fine in (
+        "v20",
+        "nodejs 22.1.0\npython 3.12 3.11\n",
+        "lts/*",
+        "# see https://x.dev/y\njava=21.0.1-tem\n",
+    ):
         (root / name).write_text(fine)
         (root / "sub").mkdir(exist_ok=True)
         (root / "sub" / name).write_text(fine)

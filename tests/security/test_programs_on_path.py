@@ -234,3 +234,43 @@ def test_a_hostile_envrc_costs_no_time_and_ends_nothing(work: Path, text: str) -
     assert isinstance(searched_by(f"{work}/.envrc"), str)
     TreeWatch([work]).learn()
     assert time.process_time() - began < 2.0
+
+
+MISE = """[env]
+_.file = [".env", ".env.local"]
+_.source = { path = "scripts/set.sh" }
+_.path = ["{{config_root}}/tools", "./more"]
+[tasks.build]
+file = "scripts/build.sh"
+run = "sh scripts/task.sh"
+[hooks]
+enter = "sh scripts/enter.sh"
+[tools]
+node = "22"
+"""
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("name", ["mise.toml", ".mise.toml", ".config/mise/config.toml"])
+def test_what_mise_loads_on_entering_is_protected_and_its_tasks_are_not(
+    work: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for place in ("scripts", "tools", "more", ".git", ".config/mise"):
+        (work / place).mkdir(parents=True)
+    (work / name).write_text(MISE)
+    programs = () if "/" in name else ("tools/env", "more/env")
+    loaded = (".env", ".env.local", "scripts/set.sh", "scripts/enter.sh", *programs)
+    free = ("scripts/build.sh", "scripts/task.sh", "tools/mine")
+    (work / ".env").write_text("A=1")
+    watch, settings = TreeWatch([work]), load_settings(Paths.from_env(os.environ), os.environ)
+    runs = policy_for(settings, SessionOptions(cwd=work)).run_by_others
+    watch.learn()
+    assert all(runs(work / each) for each in loaded if not name.startswith(".config"))
+    assert not any(runs(work / each) for each in free)
+    for each in (*loaded, *free):
+        (work / each).write_text("LD_PRELOAD=/x.so")
+    told = "\n".join(watch.compare())
+    assert all(f"{work / each} would take effect" in told for each in loaded), told
+    assert not any(f"{work / each} " in told for each in free)
+    assert (work / ".env").read_text() == "A=1"
