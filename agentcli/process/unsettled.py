@@ -23,7 +23,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcli.domain.files import open_regular
+from agentcli.domain.files import make_private_directory, open_regular
 from agentcli.process.directories import Listing, Survey, lies_below
 from agentcli.process.git_config import shared_by
 from agentcli.process.set_aside import Held, Kind, Watched, is_later, set_aside
@@ -62,7 +62,7 @@ class Record:
         self._handle = -1
         self._written: object = None
         with contextlib.suppress(OSError):  # before a command, from which it is hidden
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_directory(directory)
 
     def put_right_what_was_left(self, make: Callable[[Sequence[Path]], TreeWatch]) -> list[str]:
         """By commands of apps that were killed; ``make`` gives a watch of what they worked in."""
@@ -113,6 +113,7 @@ class Record:
         new = self._path.with_suffix(".new")
         handle = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
+            os.fchmod(handle, 0o600)  # whatever the umask
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with os.fdopen(os.dup(handle), "wb") as file:
                 file.write(_UNSETTLED + b"\n")
