@@ -353,6 +353,7 @@ MANAGED = frozenset({"prek.toml", ".pre-commit-config.yaml", ".pre-commit-config
 _VERSIONS = frozenset({".nvmrc", ".sdkmanrc", ".yvmrc"})
 _COMMENTS = LazyPattern(rb"(?m)^[ \t]*#[^\n]*")
 _NO_VERSION = LazyPattern(rb":|\.\.|(?:\A|[\s=@\"'])[./~$]|[\0\x80-\xff]")  # fnm reads UTF-16, too
+_TEMPLATE = LazyPattern(rb"\{[{%#]")  # mise fills it in, in a comment, too, and runs what it says
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
@@ -453,14 +454,15 @@ def says_versions(name: str) -> bool:
     """Whether a version manager reads a file called ``name`` where a shell goes: mise, fnm, asdf.
 
     In place of a version it may say a directory of programs, which comes first in PATH then:
-    https://mise.jdx.dev/dev-tools/#tool-options, https://github.com/Schniz/fnm
+    https://mise.jdx.dev/dev-tools/#tool-options, https://github.com/Schniz/fnm. And mise runs what
+    a template says there: https://mise.jdx.dev/templates.html, without trust before 2026.3.10.
     """
     return name in _VERSIONS or (name.startswith(".") and name.endswith(("-version", "-versions")))
 
 
 def says_only_versions(text: bytes) -> bool:
     """Whether what such a file says is no more than that."""
-    return not _NO_VERSION.search(_COMMENTS.sub(b"", text))
+    return not (_TEMPLATE.search(text) or _NO_VERSION.search(_COMMENTS.sub(b"", text)))
 
 
 def is_obeyed(name: str) -> bool:

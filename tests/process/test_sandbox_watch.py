@@ -1361,6 +1361,9 @@ def test_what_a_command_under_way_has_made_is_known_no_sooner_than_it_has_ended(
         "$HOME",
         "./x",
         "p\0a\0",
+        '{{exec(command="sh plant")}}node 22\n',
+        '# {{ exec(command="sh plant") }}\nnode 22\n',
+        "{%- set x = exec(command='sh plant') %}node 22\n",
     ],
 )
 @pytest.mark.parametrize("name", [".tool-versions", ".nvmrc", ".node-version", ".sdkmanrc"])
