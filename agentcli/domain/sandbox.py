@@ -351,8 +351,11 @@ OF_MISE = LazyPattern(
 MANAGED = frozenset({"prek.toml", ".pre-commit-config.yaml", ".pre-commit-config.yml"})
 """What a manager of hooks looks for in each directory, where a hook names it."""
 _VERSIONS = frozenset({".nvmrc", ".sdkmanrc", ".yvmrc"})
-_COMMENTS = LazyPattern(rb"(?m)^[ \t]*#[^\n]*")
-_NO_VERSION = LazyPattern(rb":|\.\.|(?:\A|[\s=@\"'])[./~$]|[\0\x80-\xff]")  # fnm reads UTF-16, too
+_COMMENTS = LazyPattern(rb"(?<!\S)#[^\n]*")
+# no path, no "path:", and no UTF-16, which fnm reads, too
+_ONLY_VERSIONS = LazyPattern(
+    rb"(?!.*\.\.)(?:\s|=|(?<![^\s=])[\w+*][\w+*./@-]*)*", re.DOTALL | re.ASCII
+)
 _TEMPLATE = LazyPattern(rb"\{[{%#]")  # mise fills it in, in a comment, too, and runs what it says
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
@@ -462,7 +465,8 @@ def says_versions(name: str) -> bool:
 
 def says_only_versions(text: bytes) -> bool:
     """Whether what such a file says is no more than that."""
-    return not (_TEMPLATE.search(text) or _NO_VERSION.search(_COMMENTS.sub(b"", text)))
+    plain = _COMMENTS.sub(b"", text)
+    return not _TEMPLATE.search(text) and _ONLY_VERSIONS.fullmatch(plain) is not None
 
 
 def is_obeyed(name: str) -> bool:

@@ -1377,7 +1377,7 @@ def test_a_directory_that_stands_in_the_place_of_a_version_is_set_aside(
         "v20",
         "nodejs 22.1.0\npython 3.12 3.11\n",
         "lts/*",
-        "# see https://x.dev/y\njava=21.0.1-tem\n",
+        "# see https://x.dev/y\njava=21.0.1-tem # ours\n",
     ):
         (root / name).write_text(fine)
         (root / "sub").mkdir(exist_ok=True)
