@@ -72,10 +72,11 @@ _READ_BY_NIX = re.compile(rb"(?<![\w./-])\.{1,2}(?:/[\w.+-]+)+")
 _IN_DIRECTORY = ("default.nix", "flake.nix", "devenv.nix", "devenv.yaml")
 # what mise loads on entering, and runs then: https://mise.jdx.dev/environments, .../hooks.html
 _LOADED = re.compile(
-    rb"\b_\.(?:file|source)[ \t]*=[ \t]*(\[[^]]{0,2000}\]|[^\n]+)|\b_[ \t]*=[ \t]*(\{[^\n]*\})"
+    rb"\b(?:_|mise)\.(?:file|source)[ \t]*=[ \t]*(\[[^]]{0,2000}\]|[^\n]+)"
+    rb"|\b(?:_|mise)[ \t]*=[ \t]*(\{[^\n]*)|\bexec\(([^\n]*)"  # what a template runs, in any value
 )
 _QUOTED = re.compile(rb"\"([^\"\n]+)\"|'([^'\n]+)'")
-_HOOKS_OF_MISE = re.compile(rb"(?m)^[ \t]*\[+hooks\b(?:[^\n]*(?:\n(?![ \t]*\[))?)*")
+_HOOKS_OF_MISE = re.compile(rb"(?m)^[ \t]*(?:\[+hooks\b|hooks\.)(?:[^\n]*(?:\n(?![ \t]*\[))?)*")
 _SUFFIX = re.compile(r"[^./]\.\w+\Z")
 FETCHED_BY_LEFTHOOK = "info/lefthook-remotes/*"
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|fish|py|[cm]?[jt]sx?|rb|pl|php|lua|nix|env)\Z")

@@ -226,12 +226,18 @@ def test_what_an_envrc_puts_first_in_path_is_looked_at(
         "PATH_add /x/* \0 ** ~nobody/*\nlayout\nlayout *\nload_prefix /\n",
         "PATH=" * 100_000,
         "PATH_add a\n" * 100_000,
+        "_={" * 100_000,
+        "_.file = [" * 50_000,
+        "[hooks]\na\n \t" * 50_000,
     ],
 )
-def test_a_hostile_envrc_costs_no_time_and_ends_nothing(work: Path, text: str) -> None:
-    (work / ".envrc").write_text(text)
+@pytest.mark.parametrize("name", [".envrc", "mise.toml"])
+def test_what_is_hostile_on_entering_costs_no_time_and_ends_nothing(
+    work: Path, name: str, text: str
+) -> None:
+    (work / name).write_text(text)
     began = time.process_time()
-    assert isinstance(searched_by(f"{work}/.envrc"), str)
+    assert isinstance(searched_by(f"{work}/{name}"), str)
     TreeWatch([work]).learn()
     assert time.process_time() - began < 2.0
 
@@ -240,6 +246,8 @@ MISE = """[env]
 _.file = [".env", ".env.local"]
 _.source = { path = "scripts/set.sh" }
 _.path = ["{{config_root}}/tools", "./more"]
+mise.file = "more.env"
+VERSION = "{{ exec(command='sh scripts/version.sh') }}"
 [tasks.build]
 file = "scripts/build.sh"
 run = "sh scripts/task.sh"
@@ -260,7 +268,10 @@ def test_what_mise_loads_on_entering_is_protected_and_its_tasks_are_not(
         (work / place).mkdir(parents=True)
     (work / name).write_text(MISE)
     programs = () if "/" in name else ("tools/env", "more/env")
-    loaded = (".env", ".env.local", "scripts/set.sh", "scripts/enter.sh", *programs)
+    loaded = (
+        ".env", ".env.local", "scripts/set.sh", "scripts/enter.sh", "more.env",
+        "scripts/version.sh", *programs,
+    )  # fmt: skip
     free = ("scripts/build.sh", "scripts/task.sh", "tools/mine")
     (work / ".env").write_text("A=1")
     watch, settings = TreeWatch([work]), load_settings(Paths.from_env(os.environ), os.environ)
