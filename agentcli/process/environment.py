@@ -73,8 +73,10 @@ _PUTS_FIRST = LazyPattern(
     rb"(?m)^[ \t]*(PATH_add|path_add[ \t]+PATH|load_prefix|layout)[ \t]+([^\n;&|#]+)"
     rb"|\bPATH=([^\n;&|#]{1,300}?):[\"']?\$\{?PATH\b"
 )
-_FIRST_BY_MISE = LazyPattern(rb"\b_\.path[ \t]*=[ \t]*(\[[^]]{0,2000}\]|[^\n#]+)")
-_FROM_HERE = LazyPattern(r"(?:\{\{ *config_root *\}\}|\$PWD|\$\{PWD\}|\$\(pwd\)|\.)/")
+_FIRST_BY_MISE = LazyPattern(rb"\b(?:_|mise)\.path[ \t]*=[ \t]*(\[[^]]{0,2000}\]|[^\n#]+)")
+_ROOT_OF_MISE = LazyPattern(rb"\{\{[ \t-]*config_root[ \t-]*\}\}")
+_BETWEEN = LazyPattern(rb"[\[\]{},\n]+|\b(?:path|tools)[ \t]*=")
+_FROM_HERE = LazyPattern(r"(?:\$PWD|\$\{PWD\}|\$\(pwd\)|\.)/")
 _LAYOUTS = {
     "node": "node_modules/.bin",
     "php": "vendor/bin",
@@ -187,7 +189,7 @@ def searched_by(envrc: str) -> str:
     text = read_start(envrc, _MOST_BYTES).replace(b"\0", b"")
     if envrc.endswith(".toml"):
         said = b"PATH_add ".join((b"", *_FIRST_BY_MISE.findall(text)))
-        text = re.sub(rb"[\[\],\n]+", b" ", said).replace(b"PATH_add", b"\nPATH_add")
+        text = _BETWEEN.sub(b" ", _ROOT_OF_MISE.sub(b".", said)).replace(b"PATH_add", b"\nPATH_add")
     for found in islice(_PUTS_FIRST.finditer(text), _MOST_FIRST):
         way, words, entries = found.groups()
         for word in os.fsdecode(entries).split(":") if entries else os.fsdecode(words).split():

@@ -285,3 +285,16 @@ def test_what_mise_loads_on_entering_is_protected_and_its_tasks_are_not(
     assert all(f"{work / each} would take effect" in told for each in loaded), told
     assert not any(f"{work / each} " in told for each in free)
     assert (work / ".env").read_text() == "A=1"
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    "said",
+    [
+        '"tools"', '["x", "./tools"]', '"{{config_root}}/tools"', '["{{ config_root }}/tools"]',
+        '{ path = "tools", tools = true }', '[{ path = ["{{ config_root }}/tools"], tools = true }]',
+    ],
+)  # fmt: skip
+def test_however_mise_is_told_a_directory_of_programs_it_is_found(work: Path, said: str) -> None:
+    (work / "mise.toml").write_text(f"[env]\n_.path = {said}\n")
+    assert f"{work}/tools" in searched_by(f"{work}/mise.toml").split(":")
