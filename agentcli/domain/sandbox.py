@@ -324,7 +324,7 @@ OBEYED = frozenset(
     {
         # on entering it: direnv, mise, asdf ("path:" names a directory of programs), RVM
         "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml",
-        ".rvmrc", ".envrc",
+        ".miserc.toml", "miserc.toml", ".rvmrc", ".envrc",
         # editors
         ".exrc", ".vimrc", "_vimrc", ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".lazy.lua",
         ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json", ".ycm_extra_conf.py",

@@ -1308,7 +1308,7 @@ def test_what_lazygit_obeys_in_a_git_directory_is_set_aside(root: Path) -> None:
     "file",
     [".hg/hgrc", ".devcontainer.json", "sub/.helix/languages.toml", ".dir-locals-2.el",
      "sub/mise.toml", ".mcp.json", ".idea/watcherTasks.xml", ".jj/repo/config.toml",
-     ".envrc.private", "mise.dev.toml", ".config/mise/config.toml", ".mise/conf.d/a.toml", "x.code-workspace",
+     ".envrc.private", "mise.dev.toml", ".miserc.toml", ".config/miserc.toml", ".config/mise/config.toml", ".mise/conf.d/a.toml", "x.code-workspace",
      ".vscode/c_cpp_properties.json", ".devcontainer/init.sh", ".hg/sharedpath",
      ".Rprofile", ".pdbrc", "sub/.iex.exs", ".vim/coc-settings.json", ".opencode/plugin/a.ts", ".kiro/settings/mcp.json", ".junie/mcp/mcp.json", ".windsurf/hooks.json", ".claude/hooks/a",
      ".flox/env/manifest.toml", ".sl/config", ".ropeproject/config.py", ".direnv/flake-profile-1a2b.rc", ".lazygit.yml", ".RData", ".perldb", "sub/.agents/config.toml",
