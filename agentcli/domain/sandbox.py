@@ -356,7 +356,9 @@ _COMMENTS = LazyPattern(rb"(?<!\S)#[^\n]*")
 _ONLY_VERSIONS = LazyPattern(
     rb"(?!.*\.\.)(?:\s|=|(?<![^\s=])[\w+*][\w+*./@-]*)*", re.DOTALL | re.ASCII
 )
-_TEMPLATE = LazyPattern(rb"\{[{%#]")  # mise fills it in, in a comment, too, and runs what it says
+# in a comment, too: mise fills a template in, and runs what it says; it and asdf took the words of
+# a comment for versions in files of Ruby, Go and others: https://github.com/jdx/mise
+_OBEYED_ANYWHERE = LazyPattern(rb"\{[{%#]|\bpath:|\.\./")
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
@@ -466,7 +468,7 @@ def says_versions(name: str) -> bool:
 def says_only_versions(text: bytes) -> bool:
     """Whether what such a file says is no more than that."""
     plain = _COMMENTS.sub(b"", text)
-    return not _TEMPLATE.search(text) and _ONLY_VERSIONS.fullmatch(plain) is not None
+    return not _OBEYED_ANYWHERE.search(text) and _ONLY_VERSIONS.fullmatch(plain) is not None
 
 
 def is_obeyed(name: str) -> bool:

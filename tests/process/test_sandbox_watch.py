@@ -1364,9 +1364,12 @@ def test_what_a_command_under_way_has_made_is_known_no_sooner_than_it_has_ended(
         '{{exec(command="sh plant")}}node 22\n',
         '# {{ exec(command="sh plant") }}\nnode 22\n',
         "{%- set x = exec(command='sh plant') %}node 22\n",
+        "3.3.0 # path:/home/u/evil\n",
+        "# path:./evil\n3.3.0\n",
+        "3.3.0\n# ../../../evil\n",
     ],
 )
-@pytest.mark.parametrize("name", [".tool-versions", ".nvmrc", ".node-version", ".sdkmanrc"])
+@pytest.mark.parametrize("name", [".tool-versions", ".nvmrc", ".go-version", ".sdkmanrc"])
 def test_a_directory_that_stands_in_the_place_of_a_version_is_set_aside(
     root: Path, name: str, text: str
 ) -> None:
