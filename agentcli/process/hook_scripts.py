@@ -74,9 +74,12 @@ _IN_DIRECTORY = ("default.nix", "flake.nix", "devenv.nix", "devenv.yaml")
 _LOADED = re.compile(
     rb"\b(?:_|mise)\.(?:file|source)[ \t]*=[ \t]*(\[[^]]{0,2000}\]|[^\n]+)"
     rb"|\b(?:_|mise)[ \t]*=[ \t]*(\{[^\n]*)|\bexec\(([^\n]*)"  # what a template runs, in any value
+    rb"|\[(?:env|vars)\.(?:_|mise)\b[^\n]*((?:\n(?![ \t]*\[)[^\n]*)*)|\benv_file[ \t]*=([^\n]+)"
 )
 _QUOTED = re.compile(rb"\"([^\"\n]+)\"|'([^'\n]+)'")
-_HOOKS_OF_MISE = re.compile(rb"(?m)^[ \t]*(?:\[+hooks\b|hooks\.)(?:[^\n]*(?:\n(?![ \t]*\[))?)*")
+_HOOKS_OF_MISE = re.compile(
+    rb"(?m)^[ \t]*(?:\[+(?:hooks|watch_files)\b|hooks[ \t]*[.=])(?:[^\n]*(?:\n(?![ \t]*\[))?)*"
+)
 _SUFFIX = re.compile(r"[^./]\.\w+\Z")
 FETCHED_BY_LEFTHOOK = "info/lefthook-remotes/*"
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|fish|py|[cm]?[jt]sx?|rb|pl|php|lua|nix|env)\Z")

@@ -15,6 +15,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings
 from agentcli.domain.sandbox import Access
 from agentcli.process.environment import hides, hiding_below, searched_by
+from agentcli.process.hook_scripts import run_by
 from agentcli.process.sandbox_watch import TreeWatch
 from tests.e2e.one_shot import last_result, one_shot
 from tests.support.model_server import ModelServer
@@ -298,3 +299,18 @@ def test_what_mise_loads_on_entering_is_protected_and_its_tasks_are_not(
 def test_however_mise_is_told_a_directory_of_programs_it_is_found(work: Path, said: str) -> None:
     (work / "mise.toml").write_text(f"[env]\n_.path = {said}\n")
     assert f"{work}/tools" in searched_by(f"{work}/mise.toml").split(":")
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    "said",
+    [
+        'hooks = { enter = "sh a.sh" }', '[[watch_files]]\npatterns = ["*"]\nrun = "sh a.sh"',
+        '[env._]\nsource = "a.sh"', '[env._.source]\npath = "a.sh"', 'env_file = "a.sh"',
+    ],
+)  # fmt: skip
+def test_however_mise_is_told_what_to_load_it_is_found(work: Path, said: str) -> None:
+    (work / "mise.toml").write_text(f"{said}\n[tasks.build]\nfile = 'b.sh'\n")
+    (work / "a.sh").write_text("x")
+    (work / "b.sh").write_text("x")
+    assert list(run_by([f"{work}/mise.toml"], str(work))) == [f"{work}/a.sh"]
