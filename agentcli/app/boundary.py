@@ -20,7 +20,6 @@ from agentcli.app.trust import hook_scripts, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.sandbox import (
-    ENTERED,
     IN_DIRECTORIES,
     HostGate,
     SandboxKind,
@@ -92,15 +91,13 @@ class _Others:
         ``search_path`` is the ``PATH`` of the session's shell outside, if it was changed.
         """
         from agentcli.process.directories import workplaces_below
-        from agentcli.process.environment import searched_by
+        from agentcli.process.environment import searched_by_each
         from agentcli.process.sandbox_places import is_setting, names_at_home, other_names
 
         roots = [*map(real_path, self._roots)]
         self._workplaces = workplaces_below(map(str, roots), self._listings)
-        by_direnv = (
-            searched_by(f"{place}/{name}") for place in self._workplaces for name in ENTERED
-        )
-        self._searched |= dict.fromkeys(filter(None, (search_path, *by_direnv)))
+        marks = (f"{at}/{name}" for at in self._workplaces for name in self._listings[at].marks)
+        self._searched |= dict.fromkeys(filter(None, (search_path, *searched_by_each(marks))))
         inside = (f"{root}/{name}" for root in roots for name in ("", *IN_DIRECTORIES))
         directories = (*inside, *islice(self._workplaces, _MOST_WITH_LINKS))
         home, at_home = _home(), names_at_home(_home(), roots)

@@ -272,7 +272,7 @@ class Settling:
             else:
                 real = {real_path(path): content for path, content in written.items()}
                 await self._alone(self._watch.learn_only, real)
-            await asyncio.to_thread(self._keep)
+            await self._alone(self._keep)
 
     def _accept_all(self) -> None:
         """Only if nothing inside did anything since ``step_outside``: else it may be of that."""
