@@ -98,12 +98,21 @@ class _Others:
         self._workplaces = workplaces_below(map(str, roots), self._listings)
         marks = (f"{at}/{name}" for at in self._workplaces for name in self._listings[at].marks)
         self._searched |= dict.fromkeys(filter(None, (search_path, *searched_by_each(marks))))
-        inside = (f"{root}/{name}" for root in roots for name in ("", *IN_DIRECTORIES))
+        inside = (f"{root}/{name}" for root in roots for name in ("", *self._hidden(str(root))))
         directories = (*inside, *islice(self._workplaces, _MOST_WITH_LINKS))
         home, at_home = _home(), names_at_home(_home(), roots)
         self._linked = [*at_home, *other_names(directories, roots)]
         self._settings = [each for each in at_home if is_setting(*each, home, roots)]
         self._looked_at = time.monotonic()
+
+    def _hidden(self, root: str) -> Sequence[str]:
+        """The hidden directories of ``root``, and others of which something counts."""
+        seen = self._listings.get(root)
+        return [
+            name
+            for name in (seen.directories if seen else ())
+            if name.startswith(".") or name in IN_DIRECTORIES
+        ]
 
     def run(self, path: Path) -> str:
         """What ``path`` is to them; empty: nothing. Looks around itself if nobody just did."""

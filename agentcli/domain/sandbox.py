@@ -362,91 +362,78 @@ _OBEYED_ANYWHERE = LazyPattern(rb"\{[{%#]|\bpath:|\.\./")
 _EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
-_OF_OPENCODE = (
-    "plugin", "plugins", "tool", "tools", "command", "commands", "agent", "agents", "skill",
-    "skills", "mode", "modes", "package.json",
-)  # fmt: skip
+_OF_OPENCODE = ("plugin", "plugins", "tool", "tools", "mode", "modes", "package.json")
 IN_DIRECTORIES = {
     ".husky": ("",),
     ".lefthook": ("",),
     ".lefthook-local": ("",),
-    ".vscode": (
-        "tasks.json", "settings.json", "launch.json", "mcp.json", "c_cpp_properties.json",
-        "cmake-kits.json",
-    ),
+    ".vscode": ("c_cpp_properties.json", "cmake-kits.json"),
     ".idea": (
         "runConfigurations", "workspace.xml", "externalDependencies.xml", "watcherTasks.xml",
         "startup.xml",
     ),
     ".run": ("",),
     ".devcontainer": ("",),  # "initializeCommand" is run on the host
-    ".zed": ("tasks.json", "settings.json", "debug.json"),
-    ".fleet": ("run.json", "settings.json"),
+    ".zed": ("debug.json",),
+    ".fleet": ("run.json",),
     ".helix": ("languages.toml", "config.toml"),
     ".vim": ("coc-settings.json",),
-    ".vs": ("mcp.json",),
-    ".theia": ("tasks.json", "settings.json", "launch.json"),
     ".flox": ("env", "env.json"),
-    ".mise": ("config.toml", "config.local.toml", "conf.d"),
-    "mise": ("config.toml", "config.local.toml", "conf.d"),
+    ".mise": ("conf.d",),
+    "mise": ("conf.d",),
     ".agents": ("",),  # those of the workspace itself are read-only
     ".agentcli": ("",),
-    # commands and skills hold lines of a shell, and hooks in their front matter, as agents do
-    ".claude": (
-        "settings.json", "settings.local.json", "hooks", "commands", "skills", "agents",
-        "scheduled_tasks.json", "routines", "workflows", "launch.json",
-    ),
-    ".cursor": (
-        "mcp.json", "hooks.json", "hooks", "environment.json", "worktrees.json", "cli.json",
-        "sandbox.json", "permissions.json",
-    ),
-    ".gemini": ("settings.json", "commands", "extensions", "policies", "agents"),
-    ".qwen": ("settings.json", "commands", "extensions"),
-    ".codex": ("config.toml", "hooks.json", "rules", "agents"),
+    ".claude": ("scheduled_tasks.json", "routines", "workflows"),
+    ".cursor": ("environment.json", "worktrees.json", "cli.json", "sandbox.json"),
+    ".gemini": ("policies",),
+    ".codex": ("config.toml", "rules"),
     ".opencode": _OF_OPENCODE,
-    ".kiro": ("settings/mcp.json", "settings/lsp.json", "hooks", "agents"),
-    ".roo": ("mcp.json",),
-    ".kilocode": ("mcp.json", *_OF_OPENCODE),
+    ".kiro": ("settings/mcp.json", "settings/lsp.json"),
+    ".kilocode": _OF_OPENCODE,
     ".kilo": _OF_OPENCODE,
-    ".clinerules": ("hooks",),
-    ".factory": (
-        "mcp.json", "settings.json", "settings.local.json", "hooks.json", "hooks", "commands",
-    ),
-    ".trae": ("mcp.json",),
-    ".amp": ("settings.json", "settings.jsonc", "plugins"),
-    ".augment": ("settings.json", "settings.local.json"),
-    ".devin": (
-        "config.json", "hooks.v1.json", "mcp_config.json", "mcp_config.local.json",
-    ),
-    ".vibe": ("config.toml", "hooks.toml", "tools", "agents"),
-    ".grok": ("config.toml", "hooks"),
-    ".pi": ("settings.json", "extensions", "npm", "git"),
-    ".qoder": ("settings.json", "settings.local.json"),
-    ".codebuddy": ("settings.json", "settings.local.json"),
-    ".iflow": ("settings.json",),
+    ".amp": ("plugins",),
+    ".devin": ("config.json",),
+    ".vibe": ("config.toml", "tools"),
+    ".grok": ("config.toml",),
+    ".pi": ("npm", "git"),
     ".tabnine": ("agent/settings.json",),
     ".ai": ("mcp/mcp.json",),  # JetBrains
-    ".rovodev": ("mcp.json", "config.yml"),
-    ".kimi-code": ("mcp.json",),
-    ".reasonix": ("settings.json",),
-    ".letta": ("settings.json", "settings.local.json"),
-    ".openhands": ("hooks.json", "setup.sh", "pre-commit.sh"),
+    ".rovodev": ("config.yml",),
+    ".openhands": ("setup.sh", "pre-commit.sh"),
     ".superset": ("config.json",),
     ".agent": ("workflows",),  # Antigravity runs what it marks so
-    ".mux": ("mcp.jsonc", "init", "tool_env", "tool_pre", "tool_post"),
-    ".windsurf": ("hooks.json", "mcp_config.json"),
-    ".amazonq": ("mcp.json", "default.json", "cli-agents"),
+    ".mux": ("init", "tool_env", "tool_pre", "tool_post"),
+    ".amazonq": ("default.json", "cli-agents"),
     ".junie": ("mcp",),
     ".continue": ("config.yaml", "config.json", "config.ts", "mcpServers"),
-    ".github": (
-        "hooks", "mcp.json", "lsp.json", "copilot/settings.json", "copilot/settings.local.json",
-    ),
+    ".github": ("copilot/settings.json", "copilot/settings.local.json"),
     ".ropeproject": ("config.py",),
     ".hg": ("hgrc", "hgrc-not-shared", "sharedpath"),
     ".sl": ("config", "sharedpath"),
     ".jj": ("repo/config.toml", "workspace-config.toml"),
 }  # fmt: skip
 """What counts in a directory of that name, and all below it; ``""``: everything."""
+# commands and skills hold lines of a shell, and hooks in their front matter, as agents do
+_BY_FORM = LazyPattern(
+    r"(?:settings|mcp|mcp_config|hooks|permissions|tasks|launch|lsp)(?:\.local|\.v\d+)?"
+    r"\.(?:jsonc?|toml)|(?:hook|command|skill|agent|extension)s?"
+)
+# whose are git's, those of a tool that makes them anew, or a whole tree, called as one likes
+_NO_FORM = frozenset({
+    ".git", ".expo", ".clj-kondo", ".cache", ".history", ".tox", ".nox", ".venv", ".worktrees",
+    ".trees", ".dotfiles",
+})  # fmt: skip
+
+
+def has_form(directory: str, name: str) -> bool:
+    """Whether ``name`` in ``directory``, both made plain, is called as what other programs obey.
+
+    Editors and agents keep it in a hidden directory of their own, and no list has all of these.
+    """
+    if directory in {"mise", ".mise"}:  # "config.toml", and one for each of its environments
+        return name.startswith("config.") and name.endswith(".toml")
+    is_hidden = directory.startswith(".") and directory not in _NO_FORM
+    return is_hidden and _BY_FORM.fullmatch(name) is not None
 
 
 def plain_name(name: str) -> str:
@@ -490,6 +477,8 @@ def has_obeyed(names: Sequence[str]) -> bool:
     if names and is_obeyed(names[-1]):
         return True
     for at, name in enumerate(names):
+        if at and has_form(names[at - 1], name):
+            return True
         inside = IN_DIRECTORIES.get(name, ())
         rest = "/".join((*names[at + 1 :], "")) if inside else ""
         if any(rest.startswith(f"{each.lower()}/" if each else "") for each in inside):

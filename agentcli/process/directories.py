@@ -21,6 +21,7 @@ from agentcli.domain.sandbox import (
     IN_DIRECTORIES,
     MANAGED,
     OBEYED,
+    has_form,
     is_obeyed,
     plain_name,
     says_versions,
@@ -235,7 +236,9 @@ def _listed(
     give_up: float,
 ) -> Listing:
     """In ``.git``: what is not git's own."""
-    is_git = path.lower().endswith("/.git")
+    around = plain_name(os.path.basename(path))  # noqa: PTH119 - a text
+    is_git = around == ".git"
+    around = "" if SET_ASIDE.search(around) else around
     directories, first, marks, links, names = [], [], [], [], set()
     is_empty, kept = True, 0
     for entry in entries:
@@ -249,7 +252,7 @@ def _listed(
         elif kept >= most or time.monotonic() > give_up:
             kept = most
             continue
-        elif (lower in _LOOKED_FOR or is_obeyed(lower)) and not SET_ASIDE.search(name):
+        elif _is_mark(around, lower, entry) and not SET_ASIDE.search(name):
             marks.append(name)
             kept += 1
         if lower != ".git" and entry.is_dir(follow_symlinks=False):
@@ -268,6 +271,20 @@ def _listed(
         is_empty,
         is_whole=kept < most,
     )
+
+
+def _is_mark(around: str, name: str, entry: os.DirEntry[str]) -> bool:
+    """Whether others obey what is called ``name`` there, or may obey what it leads to."""
+    if name in _LOOKED_FOR or is_obeyed(name) or has_form(around, name):
+        return True
+    return name.startswith(".") and entry.is_symlink()
+
+
+def holds_form(name: str, path: str) -> bool:
+    """Whether a directory called ``name``, at ``path``, holds what its kind obeys by its form."""
+    with contextlib.suppress(OSError):
+        return any(has_form(name, plain_name(each)) for each in os.listdir(path))  # noqa: PTH208
+    return False
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from agentcli.domain.files import real_text
-from agentcli.domain.sandbox import IN_DIRECTORIES, MANAGED, is_obeyed, plain_name
+from agentcli.domain.sandbox import IN_DIRECTORIES, MANAGED, has_form, is_obeyed, plain_name
 from agentcli.process import directories
 from agentcli.process.directories import (
     OF_NAMED_S,
@@ -34,6 +34,7 @@ from agentcli.process.directories import (
     all_below,
     directories_in,
     git_directories_below,
+    holds_form,
     identity_of,
     is_executable,
     is_in_package,
@@ -360,12 +361,17 @@ class TreeWatch:
                 self._link(path, found)
             return
         is_packed = is_in_package(prefix, (*self._roots, *self._untrusted), self._trees)
-        if is_packed or plain_name(name) in MANAGED:
+        plain, above = plain_name(name), prefix.rstrip("/")
+        if is_packed or plain in MANAGED:
             return
-        if is_obeyed(plain_name(name)) or os.path.islink(path):  # noqa: PTH114 - a text
-            self._add_file(path, Kind.SCRIPT, found)  # where a link leads is named by it
+        is_listed = plain in IN_DIRECTORIES or is_obeyed(plain)
+        if not is_listed and has_form(plain_name(os.path.basename(above)), plain):  # noqa: PTH119 - a text
+            self._add_tree(path, Kind.SCRIPT, found, top=above)
+        elif is_obeyed(plain) or os.path.islink(path):  # noqa: PTH114 - a text
+            if is_listed or holds_form(plain, path):
+                self._add_file(path, Kind.SCRIPT, found)  # where a link leads is named by it
             return
-        for inner in IN_DIRECTORIES[plain_name(name)]:
+        for inner in IN_DIRECTORIES.get(plain, ()):
             way = f"{path}/{inner.partition('/')[0]}" if inner else path
             leads_away = os.path.islink(way) or os.path.isfile(way)  # noqa: PTH113, PTH114 - texts
             place = way if leads_away or not inner else f"{path}/{inner}"

@@ -40,6 +40,7 @@ FREE = [
     "src/a.py", ".gitignore", ".github/workflows/x.yml", "git/config", "profile", "env",
     ".env.example", ".env.sample", "config/fish.py", "head", "objects/x", "ssh/x",
     ".vscode/extensions.json", ".claude/rules/x.md", ".idea/misc.xml", "husky/x",
+    ".worktrees/hooks/x", ".x/src/hooks/a", "x/hooks/a", ".github/ISSUE_TEMPLATE/config.yml",
 ]  # fmt: skip
 
 

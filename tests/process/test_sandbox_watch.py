@@ -1321,7 +1321,8 @@ def test_what_lazygit_obeys_in_a_git_directory_is_set_aside(root: Path) -> None:
      ".claude/commands/a.md", ".claude/skills/a/SKILL.md", ".claude/agents/a.md", ".codex/rules/a.rules", ".opencode/command/a.md", ".cursor/cli.json",
      ".gemini/extensions/a/x.json", ".github/lsp.json", ".vibe/tools/a.py", ".mux/init", ".lfsconfig", ".emdash.json",
      "tui.json", ".opencode/tui.jsonc", ".opencode/skill/a/SKILL.md", ".opencode/skills/a/SKILL.md", ".opencode/mode/a.md", ".claude/scheduled_tasks.json",
-     ".claude/workflows/a.js", ".claude/routines/a.md", ".claude/launch.json", ".gemini/agents/a.md", ".kilo/command/a.md", ".kilocode/skills/a/SKILL.md"],
+     ".claude/workflows/a.js", ".claude/routines/a.md", ".claude/launch.json", ".gemini/agents/a.md", ".kilo/command/a.md", ".kilocode/skills/a/SKILL.md",
+     ".unheard-of/hooks/a", ".new/settings.local.json", ".one/mcp.json", "mise/config.dev.toml", ".mise/config.local.toml", "sub/.other/skills/a/SKILL.md", ".two/commands/a.md"],
 )  # fmt: skip
 def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
     root: Path, file: str
