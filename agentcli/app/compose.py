@@ -500,7 +500,8 @@ def _hooks(
 
 _CHANGED = (
     "the directory's own files have changed since you trusted them: its hooks run in the sandbox,"
-    ' or not at all, and what they allow does not count; start "agent" there again to decide'
+    " or not at all, and what they allow does not count; to decide: /trust in the chat, or start"
+    ' "agent" there again'
 )
 
 

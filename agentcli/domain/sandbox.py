@@ -418,7 +418,7 @@ _BY_FORM = LazyPattern(
     r"(?:settings|mcp|mcp_config|hooks|permissions|tasks|launch|lsp)(?:\.local|\.v\d+)?"
     r"\.(?:jsonc?|toml)|(?:hook|command|skill|agent|extension)s?"
 )
-# whose are git's, those of a tool that makes them anew, or a whole tree, called as one likes
+# whose are git's, those of a tool that makes them again, or a whole tree, called as one likes
 _NO_FORM = frozenset({
     ".git", ".expo", ".clj-kondo", ".cache", ".history", ".tox", ".nox", ".venv", ".worktrees",
     ".trees", ".dotfiles",

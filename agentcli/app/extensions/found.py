@@ -39,7 +39,7 @@ WINDOW_SHARE = 0.02
 CHARACTERS_PER_TOKEN = 4
 CHANGED = (
     "the directory's own files have changed since you trusted them and are ignored:"
-    ' start "agent" there again to decide'
+    ' to decide: /trust in the chat, or start "agent" there again'
 )
 _MAX_HEADS_BYTES = 8_000_000
 _NAME = attrgetter("name")
