@@ -108,11 +108,8 @@ class _Others:
     def _hidden(self, root: str) -> Sequence[str]:
         """The hidden directories of ``root``, and others of which something counts."""
         seen = self._listings.get(root)
-        return [
-            name
-            for name in (seen.directories if seen else ())
-            if name.startswith(".") or name in IN_DIRECTORIES
-        ]
+        names = (*seen.directories, *seen.marks) if seen else ()  # one that is a link is a mark
+        return [name for name in names if name.startswith(".") or name in IN_DIRECTORIES]
 
     def run(self, path: Path) -> str:
         """What ``path`` is to them; empty: nothing. Looks around itself if nobody just did."""
