@@ -12,8 +12,10 @@ import os
 import re
 import signal
 import sys
+import termios
+import tty
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import Input, create_input
@@ -271,9 +273,11 @@ class Terminal:
 
         Prompts that are not given an output write to this terminal (they do so when dumb).
         """
-        with create_app_session(self.input, self.output), self.input.raw_mode():
+        with create_app_session(self.input, self.output), ExitStack() as modes:
+            modes.enter_context(self.input.raw_mode())
             self._keep_early_keys()
             loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGCONT, self._take_again, modes)
 
             def caught_up() -> None:
                 loop.call_soon_threadsafe(self.screen.request)
@@ -282,7 +286,20 @@ class Terminal:
             try:
                 yield
             finally:
+                loop.remove_signal_handler(signal.SIGCONT)
                 self.drain()
+
+    def _take_again(self, modes: ExitStack) -> None:
+        """Go on after a stop by another program (SIGSTOP): the shell has set the terminal since."""
+        screen, terminal = self.screen, sys.stdin.fileno()
+        if not isinstance(screen, LiveScreen) or not screen.is_shown:
+            return
+        with suppress(OSError, termios.error):
+            is_in_front = os.tcgetpgrp(terminal) == os.getpgrp()
+            if is_in_front and termios.tcgetattr(terminal)[tty.LFLAG] & termios.ICANON:
+                modes.enter_context(self.input.raw_mode())
+                self.output.enable_bracketed_paste()
+                screen.written_over()
 
     def drain(self) -> None:
         """Wait until all is written, before others write to the terminal."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TextIO
 
-from agentcli.ui.frame import RESTORE, Below, Frame
+from agentcli.ui.frame import ALL_ROWS, RESTORE, Below, Frame
 from agentcli.ui.rows import (
     TO_END,
     Place,
@@ -309,10 +309,19 @@ class LiveScreen(Screen):
 
     def clear(self) -> None:
         """Scroll the screen away, into the scrollback, and draw the region again at its top."""
-        if self._compose is None:
-            return
-        self._end_settling()
-        self._write(self._frame.erase(self.columns) + "\n" * self.size.lines + HOME)
+        if self._compose is not None:
+            self._end_settling()
+            self._draw_again(self._frame.erase(self.columns) + "\n" * self.size.lines + HOME)
+
+    def written_over(self) -> None:
+        """Another program has written where the region was: draw it again below that."""
+        if self._compose is not None:
+            self._end_settling()
+            self._frame.erase(self.columns)
+            self._draw_again(f"\r{ALL_ROWS}")
+
+    def _draw_again(self, before: str) -> None:
+        self._write(before)
         self._begin_line()
         self._left.clear()
         self._lay_out(self.columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from pathlib import Path
@@ -141,8 +142,9 @@ def test_a_closed_window_ends_the_chat_and_everything_it_runs(
 
 @pytest.mark.slow
 @pytest.mark.spec("OPS-1")
+@pytest.mark.parametrize("how", ["ctrl-z", "SIGSTOP"])
 def test_suspend_and_resume_give_the_terminal_back_and_take_it_again(
-    model_server: ModelServer, work: Path
+    model_server: ModelServer, work: Path, how: str
 ) -> None:
     model_server.add("Still here.")
     shell = ["/bin/bash", "--norc", "--noprofile", "-i"]
@@ -151,7 +153,12 @@ def test_suspend_and_resume_give_the_terminal_back_and_take_it_again(
         terminal.wait_for("shell$")
         terminal.line(f"{AGENT[0]} -m agentcli")
         terminal.wait_for(IDLE)
-        terminal.key("ctrl-z")
+        if how == "ctrl-z":
+            terminal.key("ctrl-z")
+        else:
+            pid = terminal.process.pid
+            (agent,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            os.kill(int(agent), signal.SIGSTOP)
         terminal.wait_for(re.compile(r"Stopped.*shell\$", re.DOTALL))
         terminal.line("fg")
         terminal.wait_until(
