@@ -413,27 +413,33 @@ IN_DIRECTORIES = {
     ".jj": ("repo/config.toml", "workspace-config.toml"),
 }  # fmt: skip
 """What counts in a directory of that name, and all below it; ``""``: everything."""
+_AGENTS = frozenset({
+    ".aider", ".augment", ".cline", ".clinerules", ".codebuddy", ".codeium", ".copilot", ".crush",
+    ".droid", ".factory", ".forge", ".goose", ".hermes", ".iflow", ".kimi", ".kimi-code", ".letta",
+    ".openclaw", ".plandex", ".qoder", ".qwen", ".reasonix", ".roo", ".theia", ".trae", ".vs",
+    ".void", ".warp", ".windsurf", ".zencoder",
+})  # fmt: skip
 # commands and skills hold lines of a shell, and hooks in their front matter, as agents do
-_BY_FORM = LazyPattern(
+_OF_AGENTS = LazyPattern(
     r"(?:settings|mcp|mcp_config|hooks|permissions|tasks|launch|lsp)(?:\.local|\.v\d+)?"
     r"\.(?:jsonc?|toml)|(?:hook|command|skill|agent|extension)s?"
 )
-# whose are git's, those of a tool that makes them again, or a whole tree, called as one likes
-_NO_FORM = frozenset({
-    ".git", ".expo", ".clj-kondo", ".cache", ".history", ".tox", ".nox", ".venv", ".worktrees",
-    ".trees", ".dotfiles",
-})  # fmt: skip
+_OF_ANY = LazyPattern(
+    r"settings\.local\.json|(?:mcp|mcp_config|hooks|permissions)(?:\.local)?\.jsonc?"
+)
 
 
 def has_form(directory: str, name: str) -> bool:
     """Whether ``name`` in ``directory``, both made plain, is called as what other programs obey.
 
-    Editors and agents keep it in a hidden directory of their own, and no list has all of these.
+    Editors and agents keep it in a hidden directory of their own. No list has all of these: what is
+    called as hardly anything else counts in each, the rest in those that are known.
     """
     if directory in {"mise", ".mise"}:  # "config.toml", and one for each of its environments
         return name.startswith("config.") and name.endswith(".toml")
-    is_hidden = directory.startswith(".") and directory not in _NO_FORM
-    return is_hidden and _BY_FORM.fullmatch(name) is not None
+    if directory in _AGENTS or directory in IN_DIRECTORIES:
+        return _OF_AGENTS.fullmatch(name) is not None
+    return directory.startswith(".") and _OF_ANY.fullmatch(name) is not None
 
 
 def plain_name(name: str) -> str:

@@ -14,7 +14,7 @@ from agentcli.config.settings import load_settings
 
 
 @pytest.mark.spec("SEC-17")
-@pytest.mark.parametrize("kept", [".claude", ".unheard-of"])
+@pytest.mark.parametrize("kept", [".claude", ".qwen"])
 def test_what_a_link_in_a_hidden_directory_leads_to_is_obeyed_there(
     tmp_path: Path, kept: str
 ) -> None:
@@ -22,8 +22,8 @@ def test_what_a_link_in_a_hidden_directory_leads_to_is_obeyed_there(
         (tmp_path / name).mkdir()
     (tmp_path / kept / "hooks").symlink_to("../mine")
     (tmp_path / "conf/skills").symlink_to("../other")
-    (tmp_path / ".linked").symlink_to("conf")
+    (tmp_path / ".goose").symlink_to("conf")
     settings = load_settings(Paths.from_env(os.environ), os.environ)
     runs = policy_for(settings, SessionOptions(cwd=tmp_path)).run_by_others
     assert runs(tmp_path / "mine/a") and runs(tmp_path / "other/a")
-    assert runs(tmp_path / "conf/commands/x.md") and not runs(tmp_path / "conf/x.md")
+    assert runs(tmp_path / "conf/mcp.json") and not runs(tmp_path / "conf/x.md")

@@ -40,7 +40,8 @@ FREE = [
     "src/a.py", ".gitignore", ".github/workflows/x.yml", "git/config", "profile", "env",
     ".env.example", ".env.sample", "config/fish.py", "head", "objects/x", "ssh/x",
     ".vscode/extensions.json", ".claude/rules/x.md", ".idea/misc.xml", "husky/x",
-    ".worktrees/hooks/x", ".x/src/hooks/a", "x/hooks/a", ".github/ISSUE_TEMPLATE/config.yml",
+    ".worktrees/hooks/x", ".x/hooks/a", "x/hooks/a", ".github/ISSUE_TEMPLATE/config.yml",
+    ".astro/settings.json", "out/.doctrees/commands/x",
 ]  # fmt: skip
 
 

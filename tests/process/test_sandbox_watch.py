@@ -1322,7 +1322,7 @@ def test_what_lazygit_obeys_in_a_git_directory_is_set_aside(root: Path) -> None:
      ".gemini/extensions/a/x.json", ".github/lsp.json", ".vibe/tools/a.py", ".mux/init", ".lfsconfig", ".emdash.json",
      "tui.json", ".opencode/tui.jsonc", ".opencode/skill/a/SKILL.md", ".opencode/skills/a/SKILL.md", ".opencode/mode/a.md", ".claude/scheduled_tasks.json",
      ".claude/workflows/a.js", ".claude/routines/a.md", ".claude/launch.json", ".gemini/agents/a.md", ".kilo/command/a.md", ".kilocode/skills/a/SKILL.md",
-     ".unheard-of/hooks/a", ".new/settings.local.json", ".one/mcp.json", "mise/config.dev.toml", ".mise/config.local.toml", "sub/.other/skills/a/SKILL.md", ".two/commands/a.md"],
+     ".qwen/hooks/a", ".new/settings.local.json", ".one/mcp.json", "mise/config.dev.toml", ".mise/config.local.toml", "sub/.crush/skills/a/SKILL.md", ".forge/commands/a.md"],
 )  # fmt: skip
 def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
     root: Path, file: str
@@ -1330,6 +1330,20 @@ def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
     assert protected_place((root / file,), ())
     (told,) = born(root, f"mkdir -p $(dirname {file}) && echo evil > {file}", before="mkdir sub")
     assert "set-aside" in told and not (root / file).exists()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "git init -q --bare .cfg",
+        "mkdir .astro && echo {} > .astro/settings.json",
+        "mkdir -p out/.doctrees/extensions .build/hooks .build/commands",
+        "mkdir -p .worktrees/agents && touch .worktrees/agents/x",
+    ],
+)
+def test_a_hidden_directory_of_another_kind_of_program_is_left_alone(root: Path, made: str) -> None:
+    made += "; mkdir -p out/.doctrees/agents; touch out/.doctrees/agents/x.doctree"
+    assert born(root, made) == []
 
 
 def test_what_a_command_under_way_has_made_is_known_no_sooner_than_it_has_ended(root: Path) -> None:
