@@ -101,7 +101,9 @@ class _Others:
         inside = (f"{root}/{name}" for root in roots for name in ("", *self._hidden(str(root))))
         directories = (*inside, *islice(self._workplaces, _MOST_WITH_LINKS))
         home, at_home = _home(), names_at_home(_home(), roots)
-        self._linked = [*at_home, *other_names(directories, roots)]
+        seen = ((at, each.marks) for at, each in list(self._listings.items()))
+        links = filter(os.path.islink, (f"{at}/{name}" for at, names in seen for name in names))
+        self._linked = [*at_home, *other_names(directories, roots, links)]
         self._settings = [each for each in at_home if is_setting(*each, home, roots)]
         self._looked_at = time.monotonic()
 

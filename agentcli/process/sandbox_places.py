@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from agentcli.domain.files import real_text
@@ -99,9 +99,14 @@ def is_setting(real: str, link: str, home: Path, roots: Iterable[Path]) -> bool:
     return any(link.startswith(f"{each}/.") for each in of_users(home))
 
 
-def other_names(directories: Iterable[str], roots: Iterable[Path]) -> list[tuple[str, str]]:
-    """What of ``roots``, which are real, links in ``directories`` lead to, and these links."""
-    roots, links = tuple(roots), islice(_links_in(directories), _MOST_LINKS)
+def other_names(
+    directories: Iterable[str], roots: Iterable[Path], more: Iterable[str] = ()
+) -> list[tuple[str, str]]:
+    """What of ``roots``, which are real, links in ``directories`` lead to, and these links.
+
+    ``more`` are others, which come first.
+    """
+    roots, links = tuple(roots), islice(chain(more, _links_in(directories)), _MOST_LINKS)
     named = ((real_text(link), link) for link in links)
     return [each for each in named if is_below(each[0], roots)]
 

@@ -83,6 +83,11 @@ def test_no_tool_writes_unasked_what_a_link_gives_a_name_that_others_obey(
     (root / ".vscode").symlink_to("conf/editor")
     (root / "part/.envrc").symlink_to("../conf/load")
     (root / ".claude/settings.json").symlink_to("../conf/ours.json")
+    below = root / "packages/a/.claude"  # in a directory that is no repository
+    below.mkdir(parents=True)
+    (below / "skills").symlink_to("../../../conf/known")
+    (below.parent / ".own").symlink_to("../../conf")
+    names += ("conf/known/a/SKILL.md", "conf/hooks/start", "conf/mcp.json")
     calls = [
         call("write_file", {"path": name, "content": "evil\n"})
         for name in (*names, "conf/editor/words.txt")
