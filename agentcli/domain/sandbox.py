@@ -419,27 +419,47 @@ _AGENTS = frozenset({
     ".openclaw", ".plandex", ".qoder", ".qwen", ".reasonix", ".roo", ".theia", ".trae", ".vs",
     ".void", ".warp", ".windsurf", ".zencoder",
 })  # fmt: skip
+# what hardly anything else is called
+_OF_ANY = frozenset({
+    *(
+        f"{name}{part}.{end}"
+        for name in ("mcp", "mcp_config", "hooks", "permissions")
+        for part in ("", ".local")
+        for end in ("json", "jsonc")
+    ),
+    "settings.local.json",
+})  # fmt: skip
 # commands and skills hold lines of a shell, and hooks in their front matter, as agents do
-_OF_AGENTS = LazyPattern(
-    r"(?:settings|mcp|mcp_config|hooks|permissions|tasks|launch|lsp)(?:\.local|\.v\d+)?"
-    r"\.(?:jsonc?|toml)|(?:hook|command|skill|agent|extension)s?"
-)
-_OF_ANY = LazyPattern(
-    r"settings\.local\.json|(?:mcp|mcp_config|hooks|permissions)(?:\.local)?\.jsonc?"
-)
+_OF_AGENTS = _OF_ANY | {
+    *(
+        f"{name}{part}.{end}"
+        for name in ("settings", "mcp", "hooks", "permissions", "tasks", "launch", "lsp")
+        for part in ("", ".local", ".v1", ".v2")
+        for end in ("json", "jsonc", "toml")
+    ),
+    *(
+        f"{name}{s}"
+        for name in ("hook", "command", "skill", "agent", "extension")
+        for s in ("", "s")
+    ),
+}
+
+
+def forms_in(directory: str) -> frozenset[str]:
+    """What other programs obey in a directory of that name, made plain, if it is there.
+
+    Editors and agents keep it in a hidden directory of their own, and no list has all of these.
+    """
+    if directory in _AGENTS or directory in IN_DIRECTORIES:
+        return _OF_AGENTS
+    return _OF_ANY if directory.startswith(".") else frozenset()
 
 
 def has_form(directory: str, name: str) -> bool:
-    """Whether ``name`` in ``directory``, both made plain, is called as what other programs obey.
-
-    Editors and agents keep it in a hidden directory of their own. No list has all of these: what is
-    called as hardly anything else counts in each, the rest in those that are known.
-    """
+    """Whether ``name`` in ``directory``, both made plain, is called as what others obey there."""
     if directory in {"mise", ".mise"}:  # "config.toml", and one for each of its environments
         return name.startswith("config.") and name.endswith(".toml")
-    if directory in _AGENTS or directory in IN_DIRECTORIES:
-        return _OF_AGENTS.fullmatch(name) is not None
-    return directory.startswith(".") and _OF_ANY.fullmatch(name) is not None
+    return name in forms_in(directory)
 
 
 def plain_name(name: str) -> str:

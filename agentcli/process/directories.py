@@ -21,6 +21,7 @@ from agentcli.domain.sandbox import (
     IN_DIRECTORIES,
     MANAGED,
     OBEYED,
+    forms_in,
     has_form,
     is_obeyed,
     plain_name,
@@ -281,10 +282,11 @@ def _is_mark(around: str, name: str, entry: os.DirEntry[str]) -> bool:
 
 
 def holds_form(name: str, path: str) -> bool:
-    """Whether a directory called ``name``, at ``path``, holds what its kind obeys by its form."""
-    with contextlib.suppress(OSError):
-        return any(has_form(name, plain_name(each)) for each in os.listdir(path))  # noqa: PTH208
-    return False
+    """Whether a directory called ``name``, at ``path``, holds what its kind obeys by its form.
+
+    However many others it holds.
+    """
+    return any(os.path.lexists(f"{path}/{form}") for form in forms_in(name))
 
 
 @dataclass(slots=True)

@@ -1346,6 +1346,23 @@ def test_a_hidden_directory_of_another_kind_of_program_is_left_alone(root: Path,
     assert born(root, made) == []
 
 
+@pytest.mark.spec("SEC-13")
+def test_what_hidden_links_lead_to_is_not_listed_however_much_it_holds(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = set[str]()
+    for function in (os.listdir, os.scandir):
+
+        def listing(path: str, of: Callable[[str], object] = function) -> object:
+            listed.add(os.fspath(path))
+            return of(path)
+
+        monkeypatch.setattr(os, function.__name__, listing)
+    told = born(root, "mkdir d; echo a > d/mcp.json; ln -s d .one; mkdir e; ln -s e .two")
+    assert len(told) == 1 and ".one.set-aside" in told[0]
+    assert not listed & {f"{root}/.one", f"{root}/.two"}
+
+
 def test_what_a_command_under_way_has_made_is_known_no_sooner_than_it_has_ended(root: Path) -> None:
     watch = TreeWatch([root])
     sh(REPOSITORY, root)
