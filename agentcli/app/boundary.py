@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _NAMED = (SandboxKind.BWRAP, SandboxKind.LANDLOCK)
 _FRESH_S = 0.5
+_MOST_MARKS = 20_000  # looked at for links before an edit, the nearest
 _MOST_WITH_LINKS = 200
 
 
@@ -102,7 +103,8 @@ class _Others:
         directories = (*inside, *islice(self._workplaces, _MOST_WITH_LINKS))
         home, at_home = _home(), names_at_home(_home(), roots)
         seen = ((at, each.marks) for at, each in list(self._listings.items()))
-        links = filter(os.path.islink, (f"{at}/{name}" for at, names in seen for name in names))
+        marked = (f"{at}/{name}" for at, names in seen for name in names)
+        links = filter(os.path.islink, islice(marked, _MOST_MARKS))
         self._linked = [*at_home, *other_names(directories, roots, links)]
         self._settings = [each for each in at_home if is_setting(*each, home, roots)]
         self._looked_at = time.monotonic()
