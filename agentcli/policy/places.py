@@ -354,9 +354,9 @@ def _place(
 
 
 def _shown(path: Path) -> str:
-    """Its name, and where that alone would say little the hidden directory before it."""
-    around = path.parent.name
-    return f"{around}/{path.name}" if around.startswith(".") else path.name
+    """Its name, and where that alone would say little its way from the hidden directory above."""
+    hidden = (each for each in path.parents[:3] if each.name.startswith("."))
+    return str(path.relative_to(next(hidden, path).parent))
 
 
 def _is_in_worktree(names: Sequence[str]) -> bool:

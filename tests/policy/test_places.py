@@ -54,6 +54,15 @@ def test_a_protected_place_is_known_by_any_form_of_its_name(name: str, tmp_path:
     assert protected_place((Path(f"/proc/1/root{tmp_path / name}"),), ())
 
 
+@pytest.mark.spec("SEC-6")
+def test_what_is_protected_is_named_from_the_hidden_directory_that_it_lies_in(
+    tmp_path: Path,
+) -> None:
+    for name in (".own/hooks/start", ".own/mcp.json", ".claude/skills/a/SKILL.md", ".envrc"):
+        assert protected_place((tmp_path / "a" / name,), ()) == name
+    assert protected_place((tmp_path / ".state/a/b/c/.envrc",), ()) == ".envrc"
+
+
 @pytest.mark.spec("SEC-3")
 def test_whatever_is_a_credential_to_read_is_protected_from_being_written(tmp_path: Path) -> None:
     below = (
