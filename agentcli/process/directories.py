@@ -209,7 +209,7 @@ def listing_of(
     """What is in a directory, as it was ``known`` until it changes; ``None``: it is no directory.
 
     Raises ``PermissionError``. Of a crowd: the first ``most``, those that are seen until
-    ``give_up``, and names of ``_ALWAYS``.
+    ``give_up``, and names of ``_ALWAYS`` and ``forms_in``.
     """
     try:
         status = os.lstat(path)
@@ -240,13 +240,14 @@ def _listed(
     around = plain_name(os.path.basename(path))  # noqa: PTH119 - a text
     is_git = around == ".git"
     around = "" if SET_ASIDE.search(around) else around
+    forms = forms_in(around)
     directories, first, marks, links, names = [], [], [], [], set()
     is_empty, kept = True, 0
     for entry in entries:
         is_empty = False
         name = entry.name
         lower = plain_name(name)
-        if name in _ALWAYS:
+        if name in _ALWAYS or name in forms:
             first.append(name)
         elif name in {"HEAD", "objects", "refs", "commondir"}:
             names.add(name)

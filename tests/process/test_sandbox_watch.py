@@ -828,6 +828,18 @@ def test_a_crowd_of_names_is_looked_at_in_parts_and_those_that_matter_most_first
 
 
 @pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize("name", [".claude/settings.json", ".own/mcp.json", ".own/hooks"])
+def test_a_crowd_beside_what_others_obey_by_its_form_does_not_hide_it(
+    root: Path, name: str
+) -> None:
+    place = root / name
+    sh(f"mkdir -p {place.parent}; cd {place.parent}; ln -s x {place.name}; ln -s x y", root)
+    later = time.monotonic() + 60
+    found = directories.listing_of(str(place.parent), None, 0, lambda _: False, later)
+    assert found and found.marks == (place.name,) and not found.is_whole
+
+
+@pytest.mark.spec("SEC-13")
 def test_names_are_kept_as_long_as_there_is_room(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
