@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 
 from agentcli.domain.files import homes_of_users
-from agentcli.domain.sandbox import plain_name
+from agentcli.domain.sandbox import plain_name, says_versions
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import GIVE_WORDS, ParsedCommand, SimpleCommand
@@ -308,19 +308,32 @@ class _Search:
                 yield Danger(what, part, is_destructive=False, is_kept=is_kept)
 
     def _protected(self, paths: Sequence[Path], *, is_sure: bool) -> str | None:
-        place = protected_beside(paths, self.own, contained=self.contained)
+        named = [path for path in paths if not (self.contained and self._says_versions(path))]
+        place = protected_beside(named, self.own, contained=self.contained)
         if place or not is_sure:
             return place
         obeyed = ((path.name, self.run_by_others(path)) for path in paths)
         return next((f"{name} ({why})" for name, why in obeyed if why), None)
+
+    def _says_versions(self, path: Path) -> bool:
+        """Whether it is judged by what it says once it is written, as the sandbox does (SEC-17)."""
+        both = (path, real_path(path))
+        if not all(says_versions(plain_name(each.name)) for each in both):
+            return False
+        is_inside = any(map(both[1].is_relative_to, self._reached(_homes())))
+        beside = [each.with_name("version") for each in both]
+        return is_inside and not protected_beside(beside, self.own, contained=True)
+
+    def _reached(self, homes: Sequence[Path]) -> list[Path]:
+        """The roots that are no home directory and hold none."""
+        return [r for r in self.roots if not any(home.is_relative_to(r) for home in homes)]
 
     def _is_kept(self, name: str, paths: Sequence[Path]) -> bool:
         """Whether the sandbox keeps them as they are: others obey them, or it is out of reach."""
         if not self.contained or not (name.startswith(("/", "~")) or self.starts.is_sure):
             return False
         homes, own = _homes(), self.own
-        holding = [root for root in self.roots if any(each.is_relative_to(root) for each in homes)]
-        reached = [root for root in self.roots if root not in holding]
+        reached = self._reached(homes)
 
         def is_kept(path: Path) -> bool:
             real = real_path(path)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.domain.ports import PermissionMode
-from agentcli.domain.sandbox import Access
+from agentcli.domain.sandbox import Access, plain_name, says_only_versions, says_versions
 from agentcli.domain.tools import PREFIX, Asks, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_syntax import parse_bash
@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from agentcli.policy.destructive import Danger
 
 _SHELL = "bash"
+_WRITES_WHOLE = "write_file"
 _LONGEST_PART = 200
+_LONGEST_VERSIONS = 4_096
 _MAKES_NAMES = re.compile(r"[][(){}<^~#*?$`]")  # in one shell or another
 _ACCESS = {Access.NETWORK: "with network", Access.OUTSIDE: "outside the sandbox"}
 
@@ -252,7 +254,8 @@ def _by_protection(judged: _Judged) -> Decision | None:
         return secret
     if judged.effect is Effect.READ:
         return None
-    if judged.effect is Effect.WRITE and (place := _protected(paths, judged.place.policy)):
+    is_asked = judged.effect is Effect.WRITE and not _writes_versions(judged, paths)
+    if is_asked and (place := _protected(paths, judged.place.policy)):
         return replace(judged.because(Answer.ASK, f"{place} is protected"), lasts=False)
     return _by_danger(judged) if judged.is_command else None
 
@@ -296,6 +299,22 @@ def _protected(paths: Sequence[Path], policy: Policy) -> str:
         return place
     runs = ((path, policy.run_by_others(path)) for path in paths)
     return next((f"{path.name} ({why})" for path, why in runs if why), "")
+
+
+def _writes_versions(judged: _Judged, paths: Sequence[Path]) -> bool:
+    """Whether a file of a version manager is written that names versions alone (SEC-17)."""
+    text = judged.call.arguments.get("content")
+    is_whole = judged.call.definition.name == _WRITES_WHOLE and isinstance(text, str)
+    if not is_whole or not all(says_versions(plain_name(path.name)) for path in paths):
+        return False
+    is_short = len(str(text)) <= _LONGEST_VERSIONS
+    beside = [path.with_name("version") for path in paths]
+    return (
+        is_short
+        and says_only_versions(str(text).encode(errors="surrogatepass"))
+        and not _protected(beside, judged.place.policy)
+        and not any(map(judged.place.policy.run_by_others, paths))
+    )
 
 
 def _dangers(call: CallFacts, place: CallPlace, effect: Effect) -> Sequence[Danger]:

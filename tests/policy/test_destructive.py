@@ -217,6 +217,26 @@ def test_what_the_sandbox_would_not_let_happen_is_asked_about_once_for_outside(
         assert judged(command(workspace, text), in_plan).answer is Answer.DENY, text
 
 
+@pytest.mark.spec("SEC-3", "SEC-17")
+def test_a_version_is_written_in_the_sandbox_which_looks_at_what_it_says(
+    workspace: Workspace,
+) -> None:
+    (workspace.root / "linked").mkdir()
+    (workspace.root / "linked/.nvmrc").symlink_to("../.envrc")
+    texts = ("echo v20 > .nvmrc", "echo 3.12 > sub/.python-version", "sed -i s/20/22/ .nvmrc",
+             "rm .tool-versions", "cp a .node-version")  # fmt: skip
+    policy = policy_of(Mode.AUTO, [], [])
+    policy.contained = True
+    for text in texts:
+        decision = judged(command(workspace, text), policy)
+        assert (decision.answer, decision.access) == (Answer.ALLOW, Access.INSIDE), text
+        assert in_yolo(workspace, text, contained=True, is_bound=True).answer is Answer.ALLOW, text
+        assert in_yolo(workspace, text).answer is Answer.ASK, text
+    for text in ("echo v20 > .nvmrc; echo x > .envrc", "echo v20 > .husky/.nvmrc",
+                 "echo v20 > .git/.nvmrc", "echo v20 > linked/.nvmrc", "echo v20 > ~/.nvmrc"):  # fmt: skip
+        assert judged(command(workspace, text), policy).answer is Answer.ASK, text
+
+
 @pytest.mark.spec("SEC-15")
 def test_it_does_not_run_where_only_the_shell_inside_is(workspace: Workspace) -> None:
     place = CallPlace(workspace, Policy(Mode.AUTO, contained=True), outside=workspace.root / "sub")

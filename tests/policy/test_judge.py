@@ -201,6 +201,31 @@ def test_protected_places_are_never_written_unasked(
     assert judged(read(workspace, path), policy).answer is reading
 
 
+@pytest.mark.spec("SEC-3", "SEC-17")
+def test_a_version_is_written_as_any_file_and_nothing_else_in_its_place(
+    workspace: Workspace,
+) -> None:
+    (workspace.root / "src/.nvmrc").symlink_to("../.envrc")
+    policy = policy_of(Mode.ACCEPT_EDITS, [], [])
+
+    def written(path: str, content: str, tool: str = "write_file") -> Answer:
+        return judged(facts(workspace, tool, Asks.EDIT, path, content=content), policy).answer
+
+    for name in (".nvmrc", ".python-version", "src/.tool-versions"):
+        assert written(name, "v20.1.0\n# ours\n") is ALLOW, name
+        for text in (
+            "path:./tools\n",
+            "../evil\n",
+            "{{exec(command='x')}}",
+            "v20\ud800",
+            "1" * 5000,
+        ):
+            assert written(name, text) is ASK, text
+        assert written(name, "v20", "edit_file") is ASK, "the rest of it is not known"
+    for name in ("src/.nvmrc", ".husky/.nvmrc", ".git/.nvmrc", "../.nvmrc", ".envrc"):
+        assert written(name, "v20") is ASK, name
+
+
 @pytest.mark.spec("SEC-3", "SEC-5")
 def test_a_protected_name_that_is_a_link_is_protected_too(workspace: Workspace) -> None:
     (workspace.root / "dotfiles").mkdir()
