@@ -141,6 +141,7 @@ _STEERS = re.compile(
 _REDIRECTIONS = frozenset({"<", ">", ">>", ">|", ">&", "<&"})
 _SEPARATOR = re.compile(r"[;&|()]+|&>>?")
 _MARKS = frozenset(" \t\n;&|()")
+_MADE = frozenset("$`*?[")  # the shell makes the name
 _ASSIGNMENT = re.compile(r"\w+=")
 # what runs the next word, or the script that it names
 _RUNNERS = re.compile(
@@ -244,10 +245,10 @@ def runs_what_it_reads(scripts: Sequence[Path], root: Path) -> bool:
 
 
 def is_found_out(hook: HookConfig, root: Path, cwd: Path) -> bool:
-    """Whether what the command runs is known only when it runs (``$D/x.sh``)."""
+    """Whether what the command runs is known only when it runs (``$D/x.sh``, ``*.sh``)."""
     command = _TOP_BY_GIT.sub(".", as_it_runs(hook))
     words = _words(_expanded(command, os.path.realpath(root), str(cwd)))
-    return any(is_run and ("$" in word or "`" in word) for word, is_run in words)
+    return any(is_run and not _MADE.isdisjoint(word) for word, is_run in words)
 
 
 def finds_modules(hook: HookConfig, root: Path, cwd: Path) -> tuple[bool, bool]:

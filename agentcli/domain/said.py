@@ -5,6 +5,7 @@ Law: what is there is looked for in the script, and not the script for what look
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -69,6 +70,33 @@ _MOST_PARTLY = 200
 _PACKAGES = "node_modules"
 _IN_PACKAGES = re.compile(rb"(?<=[\s\"'/]node_modules)/(?![^\s\"']{0,500}\.\.)[\w.@+${}*?/-]+")
 _STARTS_ONE = re.compile(_STARTED + rb"\$\{?(\w+)")
+# a pattern of files that lie where it starts, and what the shell or "find" puts in its place
+_MADE_WORD = rb"(?:[\w.@+*?\[\]-]|\$\{?\w+\}?|\{[\w.,-]+\})+"
+_AT_START = rb"(?m:^|[;&|({!]|\b(?:do|then|else|exec)\b)[ \t]*"
+# not one that is told to look at the file only: "bash -n"
+_TOLD_TO_RUN = (
+    rb"(?:" + _AT_START + rb"(?:\.|source)[ \t]+|" + _OF_SHELL + _INTERPRETER + rb"[ \t]+"
+    rb"(?:-(?!(?:[cln]|-check)\b)\S*[ \t]+)*)"
+)
+_STARTS_LIKE = re.compile(
+    rb"(?:"
+    + _TOLD_TO_RUN
+    + rb"|"
+    + _OF_SHELL
+    + rb"(?=[\"']?\./))[\"']?((?:\./)?"
+    + _MADE_WORD
+    + rb")"
+)
+_LOOPS_OVER = re.compile(rb"\bfor[ \t]+(\w+)[ \t]+in[ \t]+([^\n;]{1,500})")
+_HANDS_ON = re.compile(
+    rb"(?m)^(?=[^\n]{0,500}?(?:\bxargs|-exec|-execdir)\b[^\n]{0,200}\b(?:[bdkz]?a?sh|python|node|perl|ruby)\b)[^\n]+"
+)
+_RUN_IN_LOOP = re.compile(
+    rb"(?:" + _TOLD_TO_RUN + rb"|" + _AT_START + rb")[\"']?(?:\./)?\$\{?(\w+)"
+)
+_LIKE = re.compile(rb"(?<![^\s\"'])(?:\./)?" + _MADE_WORD + rb"(?![^\s\"';&|\\])")
+_FILLED_IN = re.compile(rb"\$\{?\w+\}?|\{[\w.,-]+\}")
+_MOST_PATTERNS = 50
 
 
 def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
@@ -80,6 +108,7 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
     if not text:
         return
     runs_found, partly = _runs_found(text), _said_partly(text)
+    patterns = _patterns_run(text)
     texts = (_outside_of_packages(text), text)
     said = [(each, _said_in(each)) for each in texts]
     seen, waiting = set[str](), list(bases)
@@ -97,7 +126,8 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
             yield base, False
         for name in names:
             is_named = is_said(name)
-            if not (is_named or is_all) or (path := f"{base}/{name}") in seen:
+            is_like = base in tops and any(fnmatch.fnmatchcase(name, each) for each in patterns)
+            if not (is_named or is_all or is_like) or (path := f"{base}/{name}") in seen:
                 continue
             seen.add(path)
             if not os.path.isdir(path):  # noqa: PTH112 - a text
@@ -115,7 +145,7 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
 def scripts_said(text: bytes, bases: Iterable[str], script: re.Pattern[str]) -> Iterator[str]:
     """Those of them that are run: programs, what ``script`` finds, and what a shell is given."""
     is_started = _started_in(text)
-    runs_any = bool(_RUNS_A_VARIABLE.search(text))
+    runs_any = bool(_RUNS_A_VARIABLE.search(text) or _patterns_run(text))
     for path, is_named in files_said(text, bases):
         is_script = is_named and (
             script.search(real_text(path)) or is_started(os.path.basename(path))  # noqa: PTH119 - a text
@@ -134,6 +164,8 @@ def awaits(text: bytes, path: str, bases: Collection[str], script: re.Pattern[st
     for base in (path.removesuffix(f"/{each}") for each in partly):
         if base in bases or (base != path and is_said(os.path.basename(base))):  # noqa: PTH119 - a text
             return True
+    if directory in bases and any(fnmatch.fnmatchcase(name, each) for each in _patterns_run(text)):
+        return True
     if directory in bases or is_said(place):
         if is_said(name) and (script.search(name) or _started_in(text)(name)):
             return True
@@ -200,6 +232,19 @@ def _runs_all_of(directory: str, script: bytes, runs_found: bool) -> bool:  # no
     pattern = rb"[\"']?/[\"']?[\w.@+-]*" + _MADE
     whole = rb"|[\"']?/?[\"']?(?![\w.@+/\"'-])" if runs_found else b""
     return bool(re.search(name + rb"(?:" + pattern + whole + rb")", script))
+
+
+def _patterns_run(script: bytes) -> list[str]:
+    """What files are called that ``script`` runs by a pattern, of the directory it starts in."""
+    run = set(_RUN_IN_LOOP.findall(script))
+    over = [words for variable, words in _LOOPS_OVER.findall(script) if variable in run]
+    words = [word for text in (*over, *_HANDS_ON.findall(script)) for word in _LIKE.findall(text)]
+    found = dict[str, None]()
+    for word in (*_STARTS_LIKE.findall(script), *words):
+        pattern = re.sub(r"\*+", "*", os.fsdecode(_FILLED_IN.sub(b"*", word.removeprefix(b"./"))))
+        if re.search(r"[*?\[]", pattern) and re.search(r"\w", pattern):
+            found[pattern] = None
+    return list(found)[:_MOST_PATTERNS]
 
 
 def _names_in(directory: str, script: bytes) -> tuple[list[str], bool]:

@@ -227,6 +227,16 @@ FOUND = {
     "find and read": 'find tools -type f | while read -r s; do sh "$s"; done',
     "xargs": 'find tools -name "check*" | xargs -n1 sh',
 }
+# in the directory that the hook starts in
+FOUND_HERE = {
+    "a pattern": 'for s in *.sh; do sh "$s" || exit 1; done',
+    "a pattern of programs": "for s in ./check-*; do $s; done",
+    "all at once": "sh *.sh",
+    "a part by a variable": 'for n in a b; do "./check-$n.sh"; done',
+    "sourced": "for s in check-?.sh; do . ./$s; done",
+    "find": "find . -maxdepth 1 -name '*.sh' -exec sh {} \\;",
+    "xargs": "ls *.sh | xargs -n1 sh",
+}
 
 
 @pytest.mark.spec("SEC-17")
@@ -244,6 +254,20 @@ def test_a_script_that_a_hook_finds_by_a_part_of_its_name_is_protected(
     assert run_by_git(script) == "run by a hook of git's"
     (text,) = told(work, "echo 'touch pwned' > tools/check-a.sh", kind="landlock")
     assert script.read_text() == "true\n" and "renamed to check-a.sh.set-aside" in text
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("hook", FOUND_HERE.values(), ids=FOUND_HERE)
+def test_a_script_that_a_hook_finds_where_it_starts_is_protected(tmp_path: Path, hook: str) -> None:
+    work = make_repository(tmp_path / "work")
+    script, hooks = work / "check-a.sh", work / ".git/hooks/pre-commit"
+    program(script)
+    program(hooks)
+    hooks.write_text(f"#!/bin/bash\n{hook}\n")
+    assert run_by_git(script) == "run by a hook of git's"
+    assert run_by_git(work / "a.txt") == ""
+    (text,) = told(work, f"{EVIL} check-b.sh; chmod 755 check-b.sh", kind="landlock")
+    assert "renamed to check-b.sh.set-aside" in text
 
 
 @both
@@ -268,6 +292,7 @@ def test_what_is_set_aside_is_not_run_by_a_hook_that_runs_all(tmp_path: Path, ki
         '. "$NVM_DIR/nvm.sh"; cd tools && npx eslint .',
         "find tools -name '*.sh' -exec shellcheck {} +",
         'for f in $(git diff --name-only -- tools); do git add "$f"; done',
+        "cd tools; for f in *.sh; do bash -n $f; done; jq . *.json; prettier --check ./*.sh",
     ],
 )
 def test_what_a_hook_only_looks_at_is_no_script_of_its(tmp_path: Path, hook: str) -> None:
