@@ -60,18 +60,20 @@ _GIT_KEEPS = frozenset(
 )  # fmt: skip
 
 
-# what they are called for is written to git's configuration -> the words that say so
+# what they are called for is written to git's configuration, or takes away what a sandbox holds in
+# its place (what says where a working tree is) -> the words that say so
 _CONFIGURE = {
     "remote": "add rename remove rm set-url set-branches",
     "branch": "-u --set-upstream-to --unset-upstream -m -M --move --edit-description",
     "sparse-checkout": "init set add disable reapply",
     "submodule": "add init update deinit sync set-url set-branch absorbgitdirs",
     "lfs": "install uninstall",
+    "worktree": "remove move prune repair",
 }
 
 
 def _is_configured(words: Sequence[str]) -> bool:
-    """Whether a sandbox that keeps the configuration as it is would have the command fail."""
+    """Whether the command would fail in a sandbox that keeps such files as they are."""
     said = _CONFIGURE.get(words[0], "").split() if words else []
     return any(word.partition("=")[0] in said for word in words[1:3])
 

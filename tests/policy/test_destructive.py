@@ -193,10 +193,11 @@ def test_what_the_sandbox_would_not_let_happen_is_asked_about_once_for_outside(
             "git remote add o https://h.example/x", "git remote rm o", "git branch -u o/main",
             "git submodule init", "echo x >> .git/info/exclude", "rm -rf .git", "rm .git/hooks/a",
             "make && cp a .vscode/tasks.json", "echo x >> ~/.bashrc", "git config --global a.b c",
-            "env A=b git config x.y z", "cd sub && git config x.y z", "git submodule update", "cat ~/.ssh/id_rsa > .envrc")  # fmt: skip
+            "env A=b git config x.y z", "cd sub && git config x.y z", "git submodule update", "cat ~/.ssh/id_rsa > .envrc",
+            "git worktree remove wt", "git -C sub worktree prune", "git worktree move a b")  # fmt: skip
     inside = ("echo A=b > .env", "echo x >> .bashrc", "touch .gitmodules", "rm -rf .",
               "tool --config .envrc", 'touch "$X/.envrc"', "rm -f .git/index.lock",
-              "git remote show o", "git push -u o main", "git branch x", "git -C /tmp/x config a.b c",
+              "git worktree add wt", "git remote show o", "git push -u o main", "git branch x", "git -C /tmp/x config a.b c",
               "cd /tmp/x && git config a.b c", "cd $(mktemp -d) && git config a.b c", "make")  # fmt: skip
     for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.AUTO):
         policy = policy_of(mode, ["bash", "bash(*)"], [])
