@@ -460,7 +460,9 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         return []
     if offline and (_NETWORK_REFUSED.search(said) or (fetches and not said.strip())):
         some = state.hosts and f"network to {', '.join(state.hosts)} alone, by HTTPS_PROXY"
-        alone = (f"with a localhost of its own and {some or 'without network'}", "network")
+        has_own = start.sandbox.state.kind is SandboxKind.BWRAP
+        own = f"with a localhost of its own and {some or 'without network'}"
+        alone = (own if has_own else "without network, that of localhost included", "network")
         what, how = ("without network and SSH keys", "outside") if b"ssh: " in said else alone
     elif is_kept:
         what, how = (

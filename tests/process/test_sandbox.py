@@ -577,6 +577,8 @@ def test_what_says_nothing_of_the_network_is_asked_about_and_nothing_else_is(wor
     assert "only a part of the home directory in sight; if" in gone and '"outside"' in gone
     (local,) = told(work, f"{silent} curl -s localhost:8000")
     assert "a localhost of its own and without network; if" in local
+    (none,) = told(work, f"{silent} curl -s localhost:8000", kind="landlock")
+    assert "ran in the sandbox, without network, that of localhost included; if" in none
     for text in others:
         assert "it ran in the sandbox" not in text, text
 
