@@ -58,7 +58,7 @@ def test_a_protected_place_is_known_by_any_form_of_its_name(name: str, tmp_path:
 def test_what_is_protected_is_named_from_the_hidden_directory_that_it_lies_in(
     tmp_path: Path,
 ) -> None:
-    for name in (".own/hooks/start", ".own/mcp.json", ".claude/skills/a/SKILL.md", ".envrc"):
+    for name in (".qwen/hooks/start", ".own/mcp.json", ".claude/skills/a/SKILL.md", ".envrc"):
         assert protected_place((tmp_path / "a" / name,), ()) == name
     assert protected_place((tmp_path / ".state/a/b/c/.envrc",), ()) == ".envrc"
 

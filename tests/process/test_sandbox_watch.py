@@ -828,7 +828,7 @@ def test_a_crowd_of_names_is_looked_at_in_parts_and_those_that_matter_most_first
 
 
 @pytest.mark.spec("SEC-13")
-@pytest.mark.parametrize("name", [".claude/settings.json", ".own/mcp.json", ".own/hooks"])
+@pytest.mark.parametrize("name", [".claude/settings.json", ".own/mcp.json", ".qwen/hooks"])
 def test_a_crowd_beside_what_others_obey_by_its_form_does_not_hide_it(
     root: Path, name: str
 ) -> None:

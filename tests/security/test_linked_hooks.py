@@ -86,7 +86,7 @@ def test_no_tool_writes_unasked_what_a_link_gives_a_name_that_others_obey(
     below = root / "packages/a/.claude"  # in a directory that is no repository
     below.mkdir(parents=True)
     (below / "skills").symlink_to("../../../conf/known")
-    (below.parent / ".own").symlink_to("../../conf")
+    (below.parent / ".goose").symlink_to("../../conf")
     names += ("conf/known/a/SKILL.md", "conf/hooks/start", "conf/mcp.json")
     calls = [
         call("write_file", {"path": name, "content": "evil\n"})
