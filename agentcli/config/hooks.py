@@ -248,7 +248,7 @@ def is_found_out(hook: HookConfig, root: Path, cwd: Path) -> bool:
     """Whether what the command runs is known only when it runs (``$D/x.sh``, ``*.sh``)."""
     command = _TOP_BY_GIT.sub(".", as_it_runs(hook))
     words = _words(_expanded(command, os.path.realpath(root), str(cwd)))
-    return any(is_run and not _MADE.isdisjoint(word) for word, is_run in words)
+    return any(is_run and not _MADE.isdisjoint(word) and word != "[" for word, is_run in words)
 
 
 def finds_modules(hook: HookConfig, root: Path, cwd: Path) -> tuple[bool, bool]:

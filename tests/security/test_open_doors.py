@@ -190,11 +190,13 @@ def test_a_status_line_obeys_no_edited_file_outside_of_the_sandbox(
 @pytest.mark.spec("SEC-17")
 def test_hooks_of_the_users_are_theirs_where_the_workspace_is_the_home(home: Path) -> None:
     write(home, "bin/tell.sh", "echo hi")
-    named, doubted = (
-        HookConfig(HookEvent.STOP, command) for command in ("~/bin/tell.sh", "make -s lint")
-    )
-    assert contained_hooks((named, doubted), Path.home(), None) == (
-        replace(named, of_project=True, variables=(("PYTHONPYCACHEPREFIX", os.devnull),)),
+    commands = ("~/bin/tell.sh", "if [ -e x ]; then ~/bin/tell.sh; fi", "make -s lint")
+    *named, doubted = (HookConfig(HookEvent.STOP, command) for command in commands)
+    assert contained_hooks((*named, doubted), Path.home(), None) == (
+        *(
+            replace(each, of_project=True, variables=(("PYTHONPYCACHEPREFIX", os.devnull),))
+            for each in named
+        ),
         replace(doubted, contained=True, obeys_files=True),
     )
 
