@@ -180,12 +180,15 @@ def above_of(pattern: str) -> str:
     )
 
 
+_GIVES_THE_OWNER = re.compile(r"u\+[rwX]+")  # and takes nothing from anybody
+
+
 def _change_mode(words: Words) -> Operands:
     """chmod, chown, chgrp: the first operand is a mode or an owner."""
-    files = plain_words(words, "--reference")
-    files = files if possible_values(words, "--reference") else files[1:]
+    plain, is_like = plain_words(words, "--reference"), possible_values(words, "--reference")
+    change, files = ("", plain) if is_like else ("".join(filter(None, plain[:1])), plain[1:])
     files = (*files, *(above_of(each) for each in files if each and above_of(each) != each))
-    recursive = has(words, "R", "--recursive")
+    recursive = has(words, "R", "--recursive") and not _GIVES_THE_OWNER.fullmatch(change)
     return Operands(files, files if recursive else (), recursive)
 
 
