@@ -71,7 +71,8 @@ _PACKAGES = "node_modules"
 _IN_PACKAGES = re.compile(rb"(?<=[\s\"'/]node_modules)/(?![^\s\"']{0,500}\.\.)[\w.@+${}*?/-]+")
 _STARTS_ONE = re.compile(_STARTED + rb"\$\{?(\w+)")
 # a pattern of files that lie where it starts, and what the shell or "find" puts in its place
-_MADE_WORD = rb"(?:[\w.@+*?\[\]-]|\$\{?\w+\}?|\{[\w.,-]+\})+"
+# nothing of it is given back: "$a$b/" is read in one way, not in as many as it has letters
+_MADE_WORD = rb"(?:[\w.@+*?\[\]-]|\$\{?\w++\}?+|\{[\w.,-]++\})++"
 _AT_START = rb"(?m:^|[;&|({!]|\b(?:do|then|else|exec)\b)[ \t]*"
 # not one that is told to look at the file only: "bash -n"
 _TOLD_TO_RUN = (

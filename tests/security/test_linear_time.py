@@ -15,6 +15,7 @@ import pytest
 from agentcli.app import project_memory
 from agentcli.config import hooks, toml_file
 from agentcli.config.redaction import Redactor
+from agentcli.domain import said
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.secrecy import is_credential
 from agentcli.domain.stream import StopReason, StreamEnd, TextDelta
@@ -118,6 +119,13 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
     ("what a script names", hooks._NAMED_IN_SCRIPT.findall, "", "a", "!"),
     ("what a script calls", hooks._CALLS_ONE.search, "", ";a=", "!"),
     ("what Python names", hooks._PYTHON_FILE.findall, "", "a", "!"),
+    (
+        "what a script runs by a pattern",
+        lambda text: said._patterns_run(text.encode()),
+        "xargs sh ",
+        "$ab",
+        "/",
+    ),
     ("a table's name", toml_file._HEADER.match, "[", " ", "x"),
     ("a key", toml_file._ENTRY.match, "", "a", ""),
     ("spaces before a key", toml_file._ENTRY.match, "", " ", "!"),
