@@ -230,6 +230,7 @@ _REFLOWING = (
     "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID", "GHOSTTY_RESOURCES_DIR", "TMUX",
 )  # fmt: skip
 _PATIENCE_S = 2.0  # with a terminal that takes nothing, at the end
+_IN_FRONT_S = 0.3  # how often it is looked for after "bg"
 _REFLOWING_TERMS = (  # the one thing that ssh passes on
     "alacritty", "foot", "tmux", "vte", "wezterm", "xterm-ghostty", "xterm-kitty",
 )  # fmt: skip
@@ -266,6 +267,7 @@ class Terminal:
         if self.theme.live:
             self.screen = LiveScreen(self._writer, self.theme, reflows=reflows(os.environ))
         self.keys = KeyReader(self.input, self.output)
+        self._waiting: asyncio.TimerHandle | None = None
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -277,7 +279,7 @@ class Terminal:
             modes.enter_context(self.input.raw_mode())
             self._keep_early_keys()
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGCONT, self._take_again, modes)
+            loop.add_signal_handler(signal.SIGCONT, self._go_on, modes)
 
             def caught_up() -> None:
                 loop.call_soon_threadsafe(self.screen.request)
@@ -287,7 +289,23 @@ class Terminal:
                 yield
             finally:
                 loop.remove_signal_handler(signal.SIGCONT)
+                self._stop_waiting()
                 self.drain()
+
+    def _go_on(self, modes: ExitStack) -> None:
+        """After a stop the terminal is ours again, at once or later: "bg", then "fg"."""
+        self._stop_waiting()
+        with suppress(OSError):
+            if os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp():
+                self._take_again(modes)
+            else:  # a shell tells nobody who runs already that it is in front now
+                loop = asyncio.get_running_loop()
+                self._waiting = loop.call_later(_IN_FRONT_S, self._go_on, modes)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
     def _take_again(self, modes: ExitStack) -> None:
         """Go on after a stop by another program (SIGSTOP): the shell has set the terminal since."""
@@ -295,8 +313,7 @@ class Terminal:
         if not isinstance(screen, LiveScreen) or not screen.is_shown:
             return
         with suppress(OSError, termios.error):
-            is_in_front = os.tcgetpgrp(terminal) == os.getpgrp()
-            if is_in_front and termios.tcgetattr(terminal)[tty.LFLAG] & termios.ICANON:
+            if termios.tcgetattr(terminal)[tty.LFLAG] & termios.ICANON:
                 modes.enter_context(self.input.raw_mode())
                 self.output.enable_bracketed_paste()
                 screen.written_over()

@@ -142,7 +142,7 @@ def test_a_closed_window_ends_the_chat_and_everything_it_runs(
 
 @pytest.mark.slow
 @pytest.mark.spec("OPS-1")
-@pytest.mark.parametrize("how", ["ctrl-z", "SIGSTOP"])
+@pytest.mark.parametrize("how", ["ctrl-z", "SIGSTOP", "bg"])
 def test_suspend_and_resume_give_the_terminal_back_and_take_it_again(
     model_server: ModelServer, work: Path, how: str
 ) -> None:
@@ -160,6 +160,9 @@ def test_suspend_and_resume_give_the_terminal_back_and_take_it_again(
             (agent,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
             os.kill(int(agent), signal.SIGSTOP)
         terminal.wait_for(re.compile(r"Stopped.*shell\$", re.DOTALL))
+        if how == "bg":
+            terminal.line("bg")
+            terminal.wait_for(re.compile(r"&\n.*shell\$", re.DOTALL))
         terminal.line("fg")
         terminal.wait_until(
             lambda: IDLE.search("\n".join(terminal.screen()[terminal.cursor[0] - 1 :])),
