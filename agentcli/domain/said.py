@@ -128,11 +128,13 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
         for name in names:
             is_named = is_said(name)
             is_like = base in tops and any(fnmatch.fnmatchcase(name, each) for each in patterns)
-            if not (is_named or is_all or is_like) or (path := f"{base}/{name}") in seen:
+            is_found = is_all or is_like
+            if not (is_named or is_found) or (path := f"{base}/{name}") in seen:
                 continue
             seen.add(path)
             if not os.path.isdir(path):  # noqa: PTH112 - a text
-                yield path, is_named
+                # "for c in lint; do sh tools/$c; done" says it in both ways
+                yield from ((path, by_name) for by_name in {is_named, not is_found})
             elif is_named:
                 # no more of these than words in the text, so that no crowd hides one
                 is_in_full = _WORD.fullmatch(os.fsencode(name)) and (
@@ -236,14 +238,18 @@ def _runs_all_of(directory: str, script: bytes, runs_found: bool) -> bool:  # no
 
 
 def _patterns_run(script: bytes) -> list[str]:
-    """What files are called that ``script`` runs by a pattern, of the directory it starts in."""
+    """What files are called that ``script`` runs by a pattern, of the directory it starts in.
+
+    Or as the words of a loop, each of which it runs.
+    """
     run = set(_RUN_IN_LOOP.findall(script))
     over = [words for variable, words in _LOOPS_OVER.findall(script) if variable in run]
-    words = [word for text in (*over, *_HANDS_ON.findall(script)) for word in _LIKE.findall(text)]
+    in_loops = [word for text in over for word in _LIKE.findall(text)]
+    words = [word for text in _HANDS_ON.findall(script) for word in _LIKE.findall(text)]
     found = dict[str, None]()
-    for word in (*_STARTS_LIKE.findall(script), *words):
+    for word in (*in_loops, *_STARTS_LIKE.findall(script), *words):
         pattern = re.sub(r"\*+", "*", os.fsdecode(_FILLED_IN.sub(b"*", word.removeprefix(b"./"))))
-        if re.search(r"[*?\[]", pattern) and re.search(r"\w", pattern):
+        if (word in in_loops or re.search(r"[*?\[]", pattern)) and re.search(r"\w", pattern):
             found[pattern] = None
     return list(found)[:_MOST_PATTERNS]
 

@@ -82,7 +82,10 @@ _HOOKS_OF_MISE = re.compile(
 )
 _SUFFIX = re.compile(r"[^./]\.\w+\Z")
 FETCHED_BY_LEFTHOOK = "info/lefthook-remotes/*"
-_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|fish|py|[cm]?[jt]sx?|rb|pl|php|lua|nix|env)\Z")
+_SCRIPT = re.compile(
+    r"\.(?:sh|bash|zsh|fish|py|[cm]?[jt]sx?|rb|pl|php|lua|nix|env"
+    r"|[rR]|ps1|awk|sed|tcl|csh|exs|jl|dart|swift|go|groovy|clj|rkt|scm|el|nu|bat|cmd|scpt)\Z"
+)
 _MAX_HOOK_BYTES = 100_000
 _LEADS_OUT = re.compile(rb"(?<![\w.])\.\.(?![\w.])|--show-superproject")
 _MOST_AROUND = 4

@@ -227,6 +227,17 @@ FOUND = {
     "find and read": 'find tools -type f | while read -r s; do sh "$s"; done',
     "xargs": 'find tools -name "check*" | xargs -n1 sh',
 }
+# these stand in a hook by their names, and are run by a variable
+NAMED_AND_FOUND = {
+    "a loop": ("tools/lint", 'for c in lint test; do bash "tools/$c"; done'),
+    "a variable": ("tools/lint", "N=lint; bash tools/$N"),
+    "a loop somewhere else": ("tools/lint", "cd tools; for c in lint test; do . ./$c; done"),
+    "a loop where it starts": ("lint", "for c in lint test; do sh $c; done"),
+    "of PowerShell": ("tools/lint.ps1", "pwsh -File tools/lint.ps1"),
+    "of R": ("tools/lint.R", "Rscript tools/lint.R"),
+    "of awk": ("tools/lint.awk", "awk -f tools/lint.awk a.txt"),
+    "of Dart": ("tools/lint.dart", "dart run tools/lint.dart"),
+}
 # in the directory that the hook starts in
 FOUND_HERE = {
     "a pattern": 'for s in *.sh; do sh "$s" || exit 1; done',
@@ -254,6 +265,22 @@ def test_a_script_that_a_hook_finds_by_a_part_of_its_name_is_protected(
     assert run_by_git(script) == "run by a hook of git's"
     (text,) = told(work, "echo 'touch pwned' > tools/check-a.sh", kind="landlock")
     assert script.read_text() == "true\n" and "renamed to check-a.sh.set-aside" in text
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(("script", "hook"), NAMED_AND_FOUND.values(), ids=NAMED_AND_FOUND)
+def test_a_script_that_needs_no_rights_to_be_run_is_protected(
+    tmp_path: Path, script: str, hook: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    program(work / script)
+    (work / script).chmod(0o644)
+    program(work / ".git/hooks/pre-commit")
+    (work / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n{hook}\n")
+    assert run_by_git(work / script) == "run by a hook of git's"
+    assert run_by_git(work / "a.txt") == ""
+    told(work, f"{EVIL} '{script}'", kind="landlock")
+    assert (work / script).read_text() == NOTHING
 
 
 @pytest.mark.spec("SEC-17")
