@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -25,7 +26,7 @@ from agentcli.mcp.client import McpClient, answer_question, connected
 from agentcli.mcp.http import MIN_RETRY_S, PlainHeaders, _retry_s, http_channel, sse_channel
 from agentcli.mcp.protocol import LEGACY, MODERN, output_of
 from agentcli.mcp.servers import McpServer, Transport
-from agentcli.tools.common.server_tool import ServedTool
+from agentcli.tools.common.server_tool import ServedTool, ServerContext
 from agentcli.wire.sse import SseDecoder
 from tests.mcp.servers import SUPPORT, Answers, hostile, hub_of, sdk_server, server, setup
 from tests.security.hostile_server import STREAM
@@ -165,6 +166,8 @@ def test_hostile_names_texts_and_schemas_come_in_clean(tmp_path: Path) -> None:
         ]
         assert tools[0].full_name == "mcp__odd__bash"
         assert tools[0].description == "red evil"
+        shown = await ServedTool(tools[0]).preview({"x": "y"}, cast("ServerContext", None))
+        assert shown.splitlines()[-1] == "The server says of it: red evil", "in its own words"
         assert tools[0].parameters["properties"] == {"x": {"type": "string"}}
         assert all(tool.parameters["type"] == "object" for tool in tools)
         assert all(len(str(tool.parameters)) < 40_000 for tool in tools)

@@ -84,7 +84,8 @@ class ServedTool(Tool):
         del ctx
         tool = self._tool
         lines = [json.dumps(args, ensure_ascii=False, indent=2)]
-        lines += [one_line(tool.description, 500)] if tool.description else []
+        said = one_line(tool.description, 500)
+        lines += [f"The server says of it: {said}"] if said else []
         return "\n".join([*lines, *([_SAYS] if tool.destroys else [])])
 
     async def run(self, args: Mapping[str, Any], ctx: ServerContext) -> ToolOutput:
