@@ -73,12 +73,7 @@ _CONFIGURE = {
 
 
 def _is_configured(words: Sequence[str]) -> bool:
-    """Whether the command would fail in a sandbox that keeps such files as they are.
-
-    Or half-way, as a working tree beside the workspace, whose branch is made before it.
-    """
-    if words[:2] == ("worktree", "add"):
-        return any(word.startswith(("../", "~")) for word in words[2:])
+    """Whether the command would fail in a sandbox that keeps such files as they are."""
     said = _CONFIGURE.get(words[0], "").split() if words else []
     return any(word.partition("=")[0] in said for word in words[1:3])
 
