@@ -212,6 +212,22 @@ class _Search:
         yield from self.written((*names, *self._likely(perhaps)), command.text, sure)
         redirected = tuple(each.target for each in command.redirections if each.writes)
         yield from self.written(redirected, "", redirected)  # it may be another's in a list
+        yield from self._made(operands.made, command.text)
+
+    def _made(self, names: Words, part: str) -> Iterator[Danger]:
+        """What a command makes out of the sandbox's reach, and fails half-way."""
+        for name in names if self.contained else ():
+            is_sure = name and (name.startswith(("/", "~")) or self.starts.is_sure)
+            if name and is_sure and all(map(self._is_beyond, self._places(name))):
+                what = f"{os.path.normpath(name)} is outside of the workspace"
+                yield Danger(what, part, is_destructive=False, is_kept=True)
+
+    def _is_beyond(self, path: Path) -> bool:
+        real = real_path(path)
+        if any(real.is_relative_to(root) for root in self.roots):
+            return False
+        is_homes = any(real.is_relative_to(home) for home in _homes())
+        return is_homes or not real.is_relative_to(_PRIVATE)
 
     def _likely(self, names: Words) -> Words:
         """Those that are no text, but in a place where everything is protected."""

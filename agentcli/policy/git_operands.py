@@ -47,7 +47,8 @@ def git_operands(words: Words) -> Operands:
         return Operands((*_below(directory, outputs(after)), *tree), kept=kept)
     copied = _below(directory, _copied_hooks(known)) if is_templated else ()
     perhaps = _below(directory, perhaps_of((None, *after)))
-    return Operands((*copied, *tree), perhaps=perhaps, kept=kept)
+    made = _below(directory, _working_tree(tuple(rest)))
+    return Operands((*copied, *tree), perhaps=perhaps, kept=kept, made=made)
 
 
 # they leave what they name in the working tree as it is
@@ -76,6 +77,11 @@ def _is_configured(words: Sequence[str]) -> bool:
     """Whether the command would fail in a sandbox that keeps such files as they are."""
     said = _CONFIGURE.get(words[0], "").split() if words else []
     return any(word.partition("=")[0] in said for word in words[1:3])
+
+
+def _working_tree(words: Words) -> Words:
+    """Where git makes a working tree, when it has made its branch; git-worktree(1)."""
+    return plain_words(words[2:], "-b -B --reason")[:1] if words[:2] == ("worktree", "add") else ()
 
 
 def _copied_hooks(words: Sequence[str]) -> Words:
@@ -154,9 +160,13 @@ def _git_checkout(words: Words, directory: str) -> Operands:
 def _below(directory: str, names: Words) -> Words:
     return tuple(
         # ":/" and its kind may mean any file; gitglossary(7), "pathspec"
-        None if name is None or name[:1] == ":" else os.path.join(directory, name)  # noqa: PTH118 - text as typed
+        None if name is None or name[:1] == ":" else _at(directory, name)
         for name in names
     )
+
+
+def _at(directory: str, name: str) -> str:
+    return name if name[:1] == "~" else os.path.join(directory, name)  # noqa: PTH118 - text as typed
 
 
 _GIT_COMMANDS: dict[str, Callable[[Words, str], Operands]] = {

@@ -27,7 +27,7 @@ class Operands:
 
     ``is_recursive``: what is destroyed may be a directory with all that is in it. ``perhaps``:
     what a call names that is not known to only read it. ``kept``: what it writes, and a sandbox
-    would keep as it is.
+    would keep as it is. ``made``: what it makes when it has changed other things before.
     """
 
     written: Words = ()
@@ -35,6 +35,7 @@ class Operands:
     is_recursive: bool = False
     perhaps: Words = ()
     kept: Words = ()
+    made: Words = ()
 
 
 # they write nothing whatever their options are

@@ -194,10 +194,12 @@ def test_what_the_sandbox_would_not_let_happen_is_asked_about_once_for_outside(
             "git submodule init", "echo x >> .git/info/exclude", "rm -rf .git", "rm .git/hooks/a",
             "make && cp a .vscode/tasks.json", "echo x >> ~/.bashrc", "git config --global a.b c",
             "env A=b git config x.y z", "cd sub && git config x.y z", "git submodule update", "cat ~/.ssh/id_rsa > .envrc",
-            "git worktree remove wt", "git -C sub worktree prune", "git worktree move a b")  # fmt: skip
+            "git worktree remove wt", "git -C sub worktree prune", "git worktree move a b",
+            "git worktree add /srv/wt -b wt", "git -C sub worktree add -b wt --reason x --lock ~/wt HEAD")  # fmt: skip
     inside = ("echo A=b > .env", "echo x >> .bashrc", "touch .gitmodules", "rm -rf .",
               "tool --config .envrc", 'touch "$X/.envrc"', "rm -f .git/index.lock",
-              "git worktree add wt", "git remote show o", "git push -u o main", "git branch x", "git -C /tmp/x config a.b c",
+              "git worktree add wt", f"git worktree add -b wt {workspace.root}/wt", "git worktree add .claude/worktrees/x",
+              "git -C sub worktree add ../wt", "git worktree add /tmp/wt", "git remote show o", "git push -u o main", "git branch x", "git -C /tmp/x config a.b c",
               "cd /tmp/x && git config a.b c", "cd $(mktemp -d) && git config a.b c", "make")  # fmt: skip
     for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.AUTO):
         policy = policy_of(mode, ["bash", "bash(*)"], [])
