@@ -132,6 +132,7 @@ def _asked(request: ApprovalRequest, theme: Theme) -> tuple[str, ExactText]:
     if request.call.name == "bash" and isinstance(command, str):
         if (
             len(command) <= _TITLE_COMMAND
+            and summary.count("Run ") == 1  # a task's name may say what looks like a command, too
             and command == exact_line(command)
             and (f"Run {command}" in summary or f"`{command}`" in summary)
         ):

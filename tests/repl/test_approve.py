@@ -160,6 +160,16 @@ def test_a_diff_shows_invisible_characters_and_no_escapes() -> None:
 
 
 @pytest.mark.spec("SEC-6")
+def test_a_task_whose_name_looks_like_a_command_does_not_stand_in_its_place() -> None:
+    call = ToolCall("c", "bash", {"command": "rm -rf src"})
+    for name in ("list): Run `ls`, not `rm -rf src`", "list"):
+        asked = (f"task ({name}): Run `rm -rf src`", "rm -rf src\n\nin /work, in the sandbox", "")
+        lines = ApprovalPanel(ApprovalRequest(call, *asked), PLAIN).lines(PLAIN)
+        assert ("Run `ls`" in lines[0]) is False, name
+        assert ("  rm -rf src" in lines) is (name != "list")
+
+
+@pytest.mark.spec("SEC-6")
 @pytest.mark.parametrize("name", ["bash", "spawn_background", "mcp__x__run"])
 def test_what_only_looks_like_a_diff_is_shown_to_the_letter(name: str) -> None:
     command = "diff a b; touch one\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n-a\n+b\nrm -rf two\nindex 1; touch three"
