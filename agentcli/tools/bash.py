@@ -78,6 +78,7 @@ _NETWORK_REFUSED = re.compile(
 # they are often told to say nothing: "curl -s ADDRESS | jq ."
 _FETCHES = re.compile(r"\A(?>.*\b(?:curl|wget)\b)(?!.*(?:localhost|127\.0\.0\.1|\[::1))", re.DOTALL)
 _FETCHES_ANY = re.compile(r"\b(?:curl|wget)\b")
+_NAMES_SOCKET = re.compile(rb"\bsocket\b[^\n]{0,40}/(?:var/)?run/\S+[^\n]*(?:\(2\)|No such file)")
 _LISTS_OTHERS = re.compile(r"(?:\A|[;&|(]\s*)(?:lsof|fuser|pgrep|pkill|killall|ps|ss|netstat)\b")
 _IN_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})/([^\s;|&<>()'\"$`]+)")
 _LOOKED_AT = 128 * 1024  # bytes at either end of what a command says
@@ -441,6 +442,7 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     """How the model can ask for what the sandbox has kept from it, or may have refused."""
     if start.sandbox is None:
         return []
+    has_own = start.sandbox.state.kind is SandboxKind.BWRAP  # files, processes and ports
     has_failed = bool(ended.returncode) and ended.ending is Ending.EXITED
     state = start.sandbox.state
     offline = start.access is not Access.NETWORK and not state.network
@@ -460,7 +462,6 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
         return []
     if offline and (_NETWORK_REFUSED.search(said) or (fetches and not said.strip())):
         some = state.hosts and f"network to {', '.join(state.hosts)} alone, by HTTPS_PROXY"
-        has_own = start.sandbox.state.kind is SandboxKind.BWRAP
         own = f"with a localhost of its own and {some or 'without network'}"
         alone = (own if has_own else "without network, that of localhost included", "network")
         what, how = ("without network and SSH keys", "outside") if b"ssh: " in said else alone
@@ -472,13 +473,13 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     elif not has_failed:
         return []
     elif _PLACE_REFUSED.search(said):
-        temporary = "/tmp" if start.sandbox.state.kind is SandboxKind.BWRAP else "$TMPDIR"  # noqa: S108 - named
+        temporary = "/tmp" if has_own else "$TMPDIR"  # noqa: S108 - named
         reads_only = start.access.reads_only
         writable = "nothing" if reads_only else f"only the workspace and {temporary}"
         hidden = " (no credential, unless a command of its own names it)"
         read = f"not everything readable{hidden if start.access.hides else ''}"
         what, how = f"with {writable} writable, and {read}", "outside"
-    elif not_seen := _not_seen(command, said, start.sandbox.state.readable):
+    elif has_own and (not_seen := _not_seen(command, said, state.readable)):
         what, how = f"with {not_seen}", "outside"
     else:
         return []
@@ -495,6 +496,8 @@ def _not_seen(command: str, said: bytes, readable: Sequence[Path]) -> str:
     """
     if not said.strip():
         return "processes and ports of its own" if _LISTS_OTHERS.search(command) else ""
+    if _NAMES_SOCKET.search(said):
+        return "no sockets but those of its own session"
     if b"No such file" not in said:
         return ""
     if "/tmp/" in command:  # noqa: S108 - only looked for

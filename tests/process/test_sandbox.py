@@ -579,6 +579,15 @@ def test_what_says_nothing_of_the_network_is_asked_about_and_nothing_else_is(wor
     assert "a localhost of its own and without network; if" in local
     (none,) = told(work, f"{silent} curl -s localhost:8000", kind="landlock")
     assert "ran in the sandbox, without network, that of localhost included; if" in none
+    failed = 'psql: error: connection to server on socket "/var/run/postgresql/.s.PGSQL.5432" failed: No such file'
+    (socket,) = told(work, f"echo '{failed} or directory'; exit 2")
+    assert "with no sockets but those of its own session; if" in socket
+    for text in told(
+        work, "pgrep -x no-such-one", "cat /tmp/missing", "cat ~/missing", kind="landlock"
+    ):
+        assert "it ran in the sandbox" not in text, (
+            text
+        )  # nothing is hidden there, but not to be read
     for text in others:
         assert "it ran in the sandbox" not in text, text
 
