@@ -67,7 +67,9 @@ def judge(call: CallFacts, place: CallPlace) -> Decision:
     judged = _Judged(call, place, subject, effect, secret, _dangers(call, place, effect))
     decision = next(filter(None, (check(judged) for check in _CHECKS)), None)
     if decision is None and judged.effect is not Effect.EXEC:
-        decision = judged.because(Answer.ASK, "it changes files")
+        is_inside = all(map(place.workspace.contains, (*call.paths, *subject.paths)))
+        where = "" if is_inside else " outside the workspace"
+        decision = judged.because(Answer.ASK, f"it changes files{where}")
     decision = decision or _asks_to_run(judged)
     if decision.answer is Answer.DENY:
         return decision

@@ -102,6 +102,8 @@ def test_each_mode_frees_what_the_contract_says(
     decision = judged(subjects[what], Policy(mode))
     assert decision.answer is answer
     assert decision.reason
+    is_far = decision.answer is ASK and what in {"read out", "write out", "write both"}
+    assert is_far is ("outside the workspace" in decision.reason)
 
 
 @pytest.mark.spec("SEC-3", "SEC-5")
