@@ -142,6 +142,7 @@ _REDIRECTIONS = frozenset({"<", ">", ">>", ">|", ">&", "<&"})
 _SEPARATOR = re.compile(r"[;&|()]+|&>>?")
 _MARKS = frozenset(" \t\n;&|()")
 _MADE = frozenset("$`*?[")  # the shell makes the name
+_TESTS = frozenset({"[", "[["})
 _ASSIGNMENT = re.compile(r"\w+=")
 # what runs the next word, or the script that it names
 _RUNNERS = re.compile(
@@ -248,7 +249,8 @@ def is_found_out(hook: HookConfig, root: Path, cwd: Path) -> bool:
     """Whether what the command runs is known only when it runs (``$D/x.sh``, ``*.sh``)."""
     command = _TOP_BY_GIT.sub(".", as_it_runs(hook))
     words = _words(_expanded(command, os.path.realpath(root), str(cwd)))
-    return any(is_run and not _MADE.isdisjoint(word) and word != "[" for word, is_run in words)
+    run = {word for word, is_run in words if is_run} - _TESTS
+    return any(not _MADE.isdisjoint(word) for word in run)
 
 
 def finds_modules(hook: HookConfig, root: Path, cwd: Path) -> tuple[bool, bool]:

@@ -190,7 +190,8 @@ def test_a_status_line_obeys_no_edited_file_outside_of_the_sandbox(
 @pytest.mark.spec("SEC-17")
 def test_hooks_of_the_users_are_theirs_where_the_workspace_is_the_home(home: Path) -> None:
     write(home, "bin/tell.sh", "echo hi")
-    commands = ("~/bin/tell.sh", "if [ -e x ]; then ~/bin/tell.sh; fi", "make -s lint")
+    tests = (f"if {test}; then ~/bin/tell.sh; fi" for test in ("[ -e x ]", "[[ $PWD == /a* ]]"))
+    commands = ("~/bin/tell.sh", *tests, "make -s lint")
     *named, doubted = (HookConfig(HookEvent.STOP, command) for command in commands)
     assert contained_hooks((*named, doubted), Path.home(), None) == (
         *(
