@@ -475,7 +475,8 @@ def says_versions(name: str) -> bool:
     https://mise.jdx.dev/dev-tools/#tool-options, https://github.com/Schniz/fnm. And mise runs what
     a template says there: https://mise.jdx.dev/templates.html, without trust before 2026.3.10.
     """
-    return name in _VERSIONS or (name.startswith(".") and name.endswith(("-version", "-versions")))
+    is_one = name.startswith(".") and name.endswith(("-version", "-versions"))
+    return name in _VERSIONS or (is_one and not name.startswith(".envrc."))
 
 
 def says_only_versions(text: bytes) -> bool:

@@ -596,10 +596,10 @@ class TreeWatch:
                     else b"=" in now.content.data
                 )
             case _:
-                is_new = now.kind is Kind.SCRIPT and before is None
-                came_along = is_new and self._came_with_a_repository(now.top)
-                came_along = came_along or (before is None and self._is_in_another_tree(path, now))
-                return came_along or (is_file and now.content.is_whole and is_plain(path, now))
+                comes = now.kind is Kind.SCRIPT and self._came_with_a_repository(now.top)
+                came_along = before is None and (comes or self._is_in_another_tree(path, now))
+                is_read = is_file and now.content.is_whole and path not in self.named
+                return came_along or (is_read and is_plain(path, now))
 
     def _removed(self, now: Survey) -> list[tuple[str, Watched]]:
         """What git was told and runs in repositories that are still there, and no longer is."""

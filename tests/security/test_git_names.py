@@ -283,6 +283,18 @@ def test_a_script_that_needs_no_rights_to_be_run_is_protected(
     assert (work / script).read_text() == NOTHING
 
 
+@both
+@pytest.mark.spec("SEC-17")
+def test_what_a_hook_runs_is_no_version_whatever_it_is_called(tmp_path: Path, kind: str) -> None:
+    work = make_repository(tmp_path / "work")
+    (work / ".app-version").write_text("VERSION=1.2\n")
+    program(work / ".git/hooks/pre-commit")
+    (work / ".git/hooks/pre-commit").write_text("#!/bin/sh\n. ./.app-version\n")
+    (text,) = told(work, "echo sh evil > .app-version; echo 3.12 > .python-version", kind=kind)
+    assert "renamed to .app-version.set-aside" in text and ".python-version" not in text
+    assert (work / ".app-version").read_text() == "VERSION=1.2\n"
+
+
 @pytest.mark.spec("SEC-17")
 @pytest.mark.parametrize("hook", FOUND_HERE.values(), ids=FOUND_HERE)
 def test_a_script_that_a_hook_finds_where_it_starts_is_protected(tmp_path: Path, hook: str) -> None:
