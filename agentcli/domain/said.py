@@ -16,9 +16,8 @@ from agentcli.domain.files import real_text
 _WORD = re.compile(rb"[\w.@+-]+")
 _OF_SHELL = rb"(?:^|[\s;&|({`\"'/])"
 # what a shell reads as its own, to the end of the line; also by direnv-stdlib(1)
-_SOURCES = re.compile(
-    _OF_SHELL + rb"(?:\.|source|(?:source_env|dotenv)(?:_if_exists)?)[ \t]+([^\n]+)"
-)
+_LOADS = rb"(?:\.|source|(?:source_env|dotenv)(?:_if_exists)?)"
+_SOURCES = re.compile(_OF_SHELL + _LOADS + rb"[ \t]+([^\n]+)")
 # what an interpreter is told to run: its first word, and the rest of the line
 _INTERPRETER = (
     rb"(?:(?:ba|da|k|z)?sh|(?:python|pypy)[\d.]*|(?:node|bun|deno)(?:[ \t]+run)?|perl|ruby|php)"
@@ -35,7 +34,7 @@ _RUNS_TEXT = re.compile(
 _MOST_STARTS = 100  # directories that a script may go to, beside those that it says in full
 _MOST_IN_FULL = 1_000
 _MOST_LISTED = 5_000  # names of one of them
-_RUNNER = rb"(?:\.|source|" + _INTERPRETER + rb")[ \t]+"
+_RUNNER = rb"(?:" + _LOADS + rb"|" + _INTERPRETER + rb")[ \t]+"
 _MADE = rb"[\"']?[*?\[{$`]"  # the shell makes the rest of the name
 # a file that only a variable or a pattern names is run
 _RUNS_A_VARIABLE = re.compile(_OF_SHELL + _RUNNER + rb"[\"']?[\w.@+/-]*" + _MADE)
@@ -76,7 +75,7 @@ _MADE_WORD = rb"(?:[\w.@+*?\[\]-]|\$\{?\w++\}?+|\{[\w.,-]++\})++"
 _AT_START = rb"(?m:^|[;&|({!]|\b(?:do|then|else|exec)\b)[ \t]*"
 # not one that is told to look at the file only: "bash -n"
 _TOLD_TO_RUN = (
-    rb"(?:" + _AT_START + rb"(?:\.|source)[ \t]+|" + _OF_SHELL + _INTERPRETER + rb"[ \t]+"
+    rb"(?:" + _AT_START + _LOADS + rb"[ \t]+|" + _OF_SHELL + _INTERPRETER + rb"[ \t]+"
     rb"(?:-(?!(?:[cln]|-check)\b)\S*[ \t]+)*)"
 )
 _STARTS_LIKE = re.compile(
@@ -95,6 +94,9 @@ _HANDS_ON = re.compile(
 _RUN_IN_LOOP = re.compile(
     rb"(?:" + _TOLD_TO_RUN + rb"|" + _AT_START + rb")[\"']?(?:\./)?\$\{?(\w+)"
 )
+# a file that a variable holds whole: "LIB=tools/lib; . $LIB"
+_GIVEN = re.compile(_TOLD_TO_RUN + rb"[\"']?\$\{?(\w+)")
+_HOLDS = re.compile(rb"(?<![\w$])(?:for[ \t]+(\w+)[ \t]+in[ \t]|(\w+)=)([^\n;]{1,500})")
 _LIKE = re.compile(rb"(?<![^\s\"'])(?:\./)?" + _MADE_WORD + rb"(?![^\s\"';&|\\])")
 _FILLED_IN = re.compile(rb"\$\{?\w+\}?|\{[\w.,-]+\}")
 _MOST_PATTERNS = 50
@@ -208,7 +210,10 @@ def _started_in(text: bytes) -> Callable[[str], bool]:
         b" ".join((first, *(word for word in rest.split() if b"." not in word)))
         for first, rest in _STARTS.findall(text)
     ]
-    return _said_in(b"\n".join((*_SOURCES.findall(text), *_RUNS_TEXT.findall(text), *starts)))
+    given = set(_GIVEN.findall(text))
+    held = [words for each, name, words in _HOLDS.findall(text) if (each or name) in given]
+    run = (*_SOURCES.findall(text), *_RUNS_TEXT.findall(text), *starts, *held)
+    return _said_in(b"\n".join(run))
 
 
 def _said_in(text: bytes) -> Callable[[str], bool]:

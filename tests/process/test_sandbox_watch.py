@@ -511,6 +511,24 @@ def test_what_an_envrc_loads_is_protected(root: Path, tree: str) -> None:
     assert run_by_git(root / "tools/other") == ""
 
 
+@pytest.mark.parametrize(
+    "envrc",
+    [
+        'for f in envs/*; do source_env "$f"; done',
+        "source_env_if_exists envs/$USER",
+        "E=envs/own; dotenv $E",
+    ],
+)
+def test_what_direnv_loads_by_a_pattern_or_a_variable_is_protected(root: Path, envrc: str) -> None:
+    made = f"mkdir envs; echo true >envs/own; cat >.envrc <<'E'\n{envrc}\nE"
+    sh(made, root)
+    watch = TreeWatch([root])
+    watch.learn()
+    (root / "envs/own").write_text("evil\n")
+    (told,) = watch.compare()
+    assert "/envs/own would" in told and run_by_git(root / "envs/own") == "run by .envrc"
+
+
 @pytest.mark.parametrize("place", ["packages/a", "packages/a/b"])
 def test_what_an_envrc_below_has_nix_evaluate_is_protected(root: Path, place: str) -> None:
     envrc = "use flake; use flake ./own#shell; use nix dev/tools.nix"
