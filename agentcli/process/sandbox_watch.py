@@ -453,13 +453,13 @@ class TreeWatch:
 
     def _add_tree(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """A file, or all that is in a directory, to a bound."""
-        left = {True: directories.MOST_FILES, False: directories.MOST_FILES}
+        left, above = dict.fromkeys((True, False), directories.MOST_FILES), os.path.dirname(path)  # noqa: PTH120 - a text
         for each, is_file in all_below(path):
             name = os.path.basename(each)  # noqa: PTH119 - a text
-            is_named = each == path and os.path.dirname(path) not in self._roots  # noqa: PTH120 - a text
+            is_named = each == path and not (name.startswith(".") and above in self._roots)
             is_aside = SET_ASIDE.search(name) and not is_named and not is_executable(each)
             # a hook may run all that is in a directory of its own, whatever that is called
-            is_deeper = os.path.dirname(each) not in {path, os.path.dirname(path)}  # noqa: PTH120 - texts
+            is_deeper = os.path.dirname(each) not in {path, above}  # noqa: PTH120 - a text
             is_sample = kind is Kind.HOOK and name.endswith(".sample")
             if not is_deeper and (is_aside or is_sample):
                 continue

@@ -165,7 +165,7 @@ def set_aside_each(
 ) -> Iterator[str]:
     """``set_aside`` for each; those that follow one another in a directory go together.
 
-    What has such a name already goes up, to the one of ``tops`` that it lies in.
+    What has such a name already goes up, to the one of ``tops`` that it is in; there it is hidden.
     """
     for directory, beside in groupby(changed, lambda one: os.path.dirname(one[0])):  # noqa: PTH120 - a text
         with contextlib.suppress(OSError), directory_of(Path(directory, "any")) as parent:
@@ -215,10 +215,14 @@ def _set_aside_in(parent: int, path: str, before: Held | None, tops: Collection[
 
 
 def _move_up(parent: int, name: str, shown: str, top: str) -> str:
-    """A hook that runs all that is in a directory would start it there under any name."""
+    """A hook that runs all that is in a directory would start it there under any name.
+
+    What is there already gets one that no pattern of a shell stands for ("check*").
+    """
     try:
         with directory_of(Path(top, "any")) as above:
-            target = _free_name(above, name)
+            is_there = os.path.samestat(os.fstat(above), os.fstat(parent))
+            target = _free_name(above, f".{name}" if is_there else name)
             os.rename(name, target, src_dir_fd=parent, dst_dir_fd=above)
             _disarm(above, target)
     except OSError as error:

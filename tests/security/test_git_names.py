@@ -232,6 +232,8 @@ NAMED_AND_FOUND = {
     "a loop": ("tools/lint", 'for c in lint test; do bash "tools/$c"; done'),
     "a variable": ("tools/lint", "N=lint; bash tools/$N"),
     "a loop somewhere else": ("tools/lint", "cd tools; for c in lint test; do . ./$c; done"),
+    "a variable that holds it": ("tools/lint", 'L="$(dirname "$0")/../../tools/lint"; . "$L"'),
+    "a loop over places": ("tools/lint", "for c in tools/lint tools/test; do sh -e $c; done"),
     "a loop where it starts": ("lint", "for c in lint test; do sh $c; done"),
     "of PowerShell": ("tools/lint.ps1", "pwsh -File tools/lint.ps1"),
     "of R": ("tools/lint.R", "Rscript tools/lint.R"),
@@ -311,6 +313,21 @@ def test_a_script_that_a_hook_finds_where_it_starts_is_protected(tmp_path: Path,
 
 @both
 @pytest.mark.spec("SEC-17")
+def test_what_is_set_aside_has_no_name_that_a_hook_runs_by_its_start(
+    tmp_path: Path, kind: str
+) -> None:
+    work = make_repository(tmp_path / "work")
+    hook = work / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\nfor s in check*; do sh $s; done\n")
+    hook.chmod(0o755)
+    (text,) = told(work, "echo touch pwned > check-new", kind=kind)
+    assert "is .check-new.set-aside in" in text and (work / ".check-new.set-aside").exists()
+    subprocess.run(["git", "commit", "-qm", "x", "--allow-empty"], check=False, cwd=work)
+    assert not (work / "pwned").exists()
+
+
+@both
+@pytest.mark.spec("SEC-17")
 def test_what_is_set_aside_is_not_run_by_a_hook_that_runs_all(tmp_path: Path, kind: str) -> None:
     work = make_repository(tmp_path / "work")
     (work / "tools").mkdir()
@@ -331,6 +348,7 @@ def test_what_is_set_aside_is_not_run_by_a_hook_that_runs_all(tmp_path: Path, ki
         '. "$NVM_DIR/nvm.sh"; cd tools && npx eslint .',
         "find tools -name '*.sh' -exec shellcheck {} +",
         'for f in $(git diff --name-only -- tools); do git add "$f"; done',
+        'F=tools/a.txt; sh -n "$F"; grep -q x "$F"',
         "cd tools; for f in *.sh; do bash -n $f; done; jq . *.json; prettier --check ./*.sh",
     ],
 )
