@@ -8,10 +8,11 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 from agentcli.domain.files import real_text
+from agentcli.domain.sandbox import EXAMPLES
 
 _WORD = re.compile(rb"[\w.@+-]+")
 _OF_SHELL = rb"(?:^|[\s;&|({`\"'/])"
@@ -129,7 +130,7 @@ def files_said(text: bytes, bases: Iterable[str]) -> Iterator[tuple[str, bool]]:
             yield base, False
         for name in names:
             is_named = is_said(name)
-            is_like = base in tops and any(fnmatch.fnmatchcase(name, each) for each in patterns)
+            is_like = base in tops and _is_like(name, patterns)
             is_found = is_all or is_like
             if not (is_named or is_found) or (path := f"{base}/{name}") in seen:
                 continue
@@ -169,7 +170,7 @@ def awaits(text: bytes, path: str, bases: Collection[str], script: re.Pattern[st
     for base in (path.removesuffix(f"/{each}") for each in partly):
         if base in bases or (base != path and is_said(os.path.basename(base))):  # noqa: PTH119 - a text
             return True
-    if directory in bases and any(fnmatch.fnmatchcase(name, each) for each in _patterns_run(text)):
+    if directory in bases and _is_like(name, _patterns_run(text)):
         return True
     if directory in bases or is_said(place):
         if is_said(name) and (script.search(name) or _started_in(text)(name)):
@@ -242,21 +243,29 @@ def _runs_all_of(directory: str, script: bytes, runs_found: bool) -> bool:  # no
     return bool(re.search(name + rb"(?:" + pattern + whole + rb")", script))
 
 
-def _patterns_run(script: bytes) -> list[str]:
+def _is_like(name: str, patterns: Mapping[str, bool]) -> bool:
+    """Whether one of them stands for ``name``; nobody has a variable say an example."""
+    is_example = name.endswith(EXAMPLES)
+    found = (is_any for each, is_any in patterns.items() if fnmatch.fnmatchcase(name, each))
+    return any(is_any or not is_example for is_any in found)
+
+
+def _patterns_run(script: bytes) -> dict[str, bool]:
     """What files are called that ``script`` runs by a pattern, of the directory it starts in.
 
-    Or as the words of a loop, each of which it runs.
+    Or as the words of a loop, each of which it runs. And whether it says the pattern itself, and
+    no variable in its place.
     """
     run = set(_RUN_IN_LOOP.findall(script))
     over = [words for variable, words in _LOOPS_OVER.findall(script) if variable in run]
     in_loops = [word for text in over for word in _LIKE.findall(text)]
     words = [word for text in _HANDS_ON.findall(script) for word in _LIKE.findall(text)]
-    found = dict[str, None]()
+    found = dict[str, bool]()
     for word in (*in_loops, *_STARTS_LIKE.findall(script), *words):
         pattern = re.sub(r"\*+", "*", os.fsdecode(_FILLED_IN.sub(b"*", word.removeprefix(b"./"))))
         if (word in in_loops or re.search(r"[*?\[]", pattern)) and re.search(r"\w", pattern):
-            found[pattern] = None
-    return list(found)[:_MOST_PATTERNS]
+            found[pattern] = found.get(pattern, False) or b"$" not in word
+    return dict(islice(found.items(), _MOST_PATTERNS))
 
 
 def _names_in(directory: str, script: bytes) -> tuple[list[str], bool]:

@@ -359,7 +359,7 @@ _ONLY_VERSIONS = LazyPattern(
 # in a comment, too: mise fills a template in, and runs what it says; it and asdf took the words of
 # a comment for versions in files of Ruby, Go and others: https://github.com/jdx/mise
 _OBEYED_ANYWHERE = LazyPattern(rb"\{[{%#]|\bpath:|\.\./")
-_EXAMPLES = (".example", ".sample", ".template", ".dist")
+EXAMPLES = (".example", ".sample", ".template", ".dist")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = LazyPattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _OF_OPENCODE = ("plugin", "plugins", "tool", "tools", "mode", "modes", "package.json")
@@ -496,7 +496,7 @@ def is_obeyed(name: str) -> bool:
     if name.startswith(("flake-profile", "nix-profile")):  # what "use flake" kept for direnv
         return name.endswith(".rc")
     # what ".envrc" loads by "source_env" direnv does not ask about: https://direnv.net/man/direnv-stdlib.1.html
-    return name.startswith(".envrc.") and not name.endswith(_EXAMPLES)
+    return name.startswith(".envrc.") and not name.endswith(EXAMPLES)
 
 
 def has_obeyed(names: Sequence[str]) -> bool:

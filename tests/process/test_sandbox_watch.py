@@ -529,6 +529,14 @@ def test_what_direnv_loads_by_a_pattern_or_a_variable_is_protected(root: Path, e
     assert "/envs/own would" in told and run_by_git(root / "envs/own") == "run by .envrc"
 
 
+def test_an_example_is_loaded_by_a_pattern_and_meant_by_no_variable(root: Path) -> None:
+    (root / ".envrc").write_text("dotenv_if_exists .env.$MODE\n")
+    assert run_by_git(root / ".env.local") == "run by .envrc"
+    assert run_by_git(root / ".env.example") == ""
+    (root / ".envrc").write_text("for f in .env.*; do source_env $f; done\n")
+    assert run_by_git(root / ".env.example") == "run by .envrc"
+
+
 @pytest.mark.parametrize("place", ["packages/a", "packages/a/b"])
 def test_what_an_envrc_below_has_nix_evaluate_is_protected(root: Path, place: str) -> None:
     envrc = "use flake; use flake ./own#shell; use nix dev/tools.nix"
