@@ -77,7 +77,7 @@ _AT_START = rb"(?m:^|[;&|({!]|\b(?:do|then|else|exec)\b)[ \t]*"
 # not one that is told to look at the file only: "bash -n"
 _TOLD_TO_RUN = (
     rb"(?:" + _AT_START + _LOADS + rb"[ \t]+|" + _OF_SHELL + _INTERPRETER + rb"[ \t]+"
-    rb"(?:-(?!(?:[cln]|-check)\b)\S*[ \t]+)*)"
+    rb"(?:-(?!(?:[cln]|-check)\b)\S*+[ \t]++){0,8})"
 )
 _STARTS_LIKE = re.compile(
     rb"(?:"

@@ -6,6 +6,7 @@ for one length and for four times that.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -125,6 +126,13 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
         "xargs sh ",
         "$ab",
         "/",
+    ),
+    (
+        "what a script starts",
+        lambda text: list(said.scripts_said(text.encode(), ["/nowhere"], re.compile("x"))),
+        "",
+        "sh -x/",
+        "",
     ),
     ("a table's name", toml_file._HEADER.match, "[", " ", "x"),
     ("a key", toml_file._ENTRY.match, "", "a", ""),
