@@ -56,7 +56,10 @@ def policy_for(
     own = (*settings.paths.own_places(options.cwd), *_users_directories(settings))
     policy.own_directories = own
     policy.roots += (options.cwd, *options.add_dirs)
-    policy.own_directories += (*_hook_scripts(settings, policy.roots), *server_files(options))
+    policy.own_directories += (
+        *_hook_scripts(settings, policy.roots),
+        *server_files(settings, options),
+    )
     policy.free_to_read = tuple(map(real_path, free_to_read))
     others = _Others(policy.roots)
     policy.run_by_others, policy.look_around = others.run, others.look
@@ -69,9 +72,17 @@ def _hook_scripts(settings: Settings, places: Sequence[Path]) -> Iterator[Path]:
         yield from hook_scripts(settings.hooks, place)
 
 
-def server_files(options: SessionOptions) -> tuple[Path, ...]:
-    """The files of ``--mcp-config``: what they name is run outside of the sandbox, also later."""
-    return tuple(Path(source) for source, _ in options.mcp_config if source.startswith("/"))
+def server_files(settings: Settings, options: SessionOptions) -> tuple[Path, ...]:
+    """The files of ``--mcp-config``, and what servers of the user's run of the session's places.
+
+    All of that is run outside of the sandbox, also later. Blocks.
+    """
+    files = (Path(source) for source, _ in options.mcp_config if source.startswith("/"))
+    from agentcli.app.extensions.servers import server_scripts
+
+    tables = [table for _, table in options.mcp_config]
+    places = (options.cwd, *options.add_dirs)
+    return (*files, *server_scripts(settings, tables, places, is_strict=options.strict_mcp_config))
 
 
 class _Others:

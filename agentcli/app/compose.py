@@ -169,7 +169,7 @@ async def _build(
         from agentcli.app.subagents import ParentSession
 
         closers = partial(_closers, replace(options, no_session=False))
-        kept = (None if options.no_session else files, server_files(options), observer)
+        kept = (None if options.no_session else files, server_files(settings, options), observer)
         return ParentSession(conversation, store, extensions, closers, settings, *kept)
 
     def arrived(item: QueuedInput) -> None:
@@ -198,7 +198,7 @@ async def _build(
         settings,
         workspace,
         lambda: extensions.readable,
-        server_files(options),
+        server_files(settings, options),
         listeners.notify,
     )
     given, history, events = await _where_kept(settings, opened, seams, listeners)

@@ -208,7 +208,7 @@ def _fingerprint(project: Project, cwd: Path, text: str | None, scripts: Sequenc
         from agentcli.config.hooks import scripts_of
 
         meaning = {**meaning, SERVERS_FILE: project.servers}
-        scripts = (*scripts, *scripts_of(_started_by(project.servers), root, root))
+        scripts = (*scripts, *scripts_of(started_by(project.servers), root, root))
     if "checks" in meaning and text is not None:
         from agentcli.config.hooks import scripts_of
 
@@ -286,7 +286,7 @@ def _is_plain(value: object, levels: int = _MAX_LEVELS) -> bool:
     return True
 
 
-def _started_by(servers: Mapping[str, Any]) -> Iterator[HookConfig]:
+def started_by(servers: Mapping[str, Any]) -> Iterator[HookConfig]:
     """The programs of the servers: scripts of the project that they run count, too (SEC-17).
 
     Every text of an entry is a word, however its key is spelled: one may be the directory that the

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.chat import IDLE, Chat, leave
 from tests.e2e.one_shot import last_result, one_shot
+from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.sandboxes import BOTH, needs
@@ -94,3 +95,34 @@ def test_a_changed_script_of_a_check_is_not_run_without_a_sandbox(
     assert done.code == 0 and (tmp_path / "ran").exists(), done.stderr
     assert "evil" in (work / "tools/check.sh").read_text()
     assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.spec("SEC-3", "SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("how", ["settings", "local", "option"])
+def test_a_script_that_a_server_of_the_user_s_own_runs_is_changed_by_nobody_unasked(
+    model_server: ModelServer, work: Path, kind: str, how: str
+) -> None:
+    needs(kind)
+    script = work / "tools/serve.py"
+    script.parent.mkdir()
+    script.write_text("print('was there')\n")
+    whole = ["mcp", "add", "own", "-s", "local" if how == "local" else "user", "--"]
+    options = ("--sandbox", kind, "--permission-mode", "auto")
+    if how == "option":
+        entry = {"command": "python3", "args": [str(script)]}
+        options += ("--mcp-config", json.dumps({"mcpServers": {"own": entry}}))
+    else:
+        env = agent_env(model_server)
+        assert not run_agent(*whole, "python3", str(script), env=env, cwd=work).code
+    hidden = "import os; p = 'tools/se' + 'rve.py'; os.path.exists(p) and open(p, 'a').write('#')"
+    model_server.add(
+        call("write_file", {"path": "tools/serve.py", "content": "evil\n"}),
+        call("bash", {"command": "echo evil > tools/serve.py"}),
+        call("bash", {"command": f'python3 -c "{hidden}"'}),
+        call("write_file", {"path": "tools/other.py", "content": "fine\n"}),
+        "Done.",
+    )
+    one_shot(model_server, "hi", *options, cwd=work)
+    assert script.read_text() == "print('was there')\n"
+    assert (work / "tools/other.py").exists()

@@ -344,6 +344,42 @@ def _texts(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
+def server_scripts(
+    settings: Settings,
+    given: Sequence[Mapping[str, Any]],
+    places: Sequence[Path],
+    *,
+    is_strict: bool = False,
+) -> Iterator[Path]:
+    """What MCP servers of the user's run of ``places``, the first being the session's. Blocks.
+
+    ``given`` are those of the start, ``is_strict``: no others. What a project's own run is looked
+    at before they are started: see ``trust.is_changed``.
+    """
+    near, far = list(given), {} if is_strict else settings.mcp_servers
+    if not is_strict and os.path.isfile(settings.paths.servers_file):  # noqa: PTH113 - never raises
+        near.append(project_entries(settings.paths, project_root(places[0])))
+    if not (far or any(near)):
+        return
+    from agentcli.config.hooks import scripts_of
+    from agentcli.config.project import started_by
+
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
+    for place in places:
+        root = project_root(place)
+        # these start at home: a plain name there is no file of the project
+        marks = (str(place), os.path.realpath(place), os.path.relpath(root, home), "$", "~")
+        for table, start in (*((each, place) for each in near), (far, home)):
+            programs = {
+                name: each
+                for name, each in table.items()
+                if isinstance(each, Mapping)
+                and "command" in each
+                and (start is not home or any(mark in str(each) for mark in marks))
+            }
+            yield from scripts_of(started_by(programs), root, start)
+
+
 # --- what is written where ------------------------------------------------------------------------
 
 
