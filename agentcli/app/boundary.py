@@ -42,9 +42,15 @@ _MOST_WITH_LINKS = 200
 
 
 def policy_for(
-    settings: Settings, options: SessionOptions, free_to_read: tuple[Path, ...] = ()
+    settings: Settings,
+    options: SessionOptions,
+    free_to_read: tuple[Path, ...] = (),
+    obeyed: tuple[Path, ...] = (),
 ) -> Policy:
-    """The policy that a session begins with; raises ``UsageError`` for what is no rule."""
+    """The policy that a session begins with; raises ``UsageError`` for what is no rule.
+
+    ``obeyed`` are files that nobody changes unasked.
+    """
     policy = Policy(options.mode or settings.permission_mode)
     for kind in ("allow", "deny", "ask"):
         source = settings.sources.get(f"permissions.{kind}", "")
@@ -56,10 +62,7 @@ def policy_for(
     own = (*settings.paths.own_places(options.cwd), *_users_directories(settings))
     policy.own_directories = own
     policy.roots += (options.cwd, *options.add_dirs)
-    policy.own_directories += (
-        *_hook_scripts(settings, policy.roots),
-        *server_files(settings, options),
-    )
+    policy.own_directories += (*_hook_scripts(settings, policy.roots), *obeyed)
     policy.free_to_read = tuple(map(real_path, free_to_read))
     others = _Others(policy.roots)
     policy.run_by_others, policy.look_around = others.run, others.look
@@ -70,19 +73,6 @@ def _hook_scripts(settings: Settings, places: Sequence[Path]) -> Iterator[Path]:
     """What hooks run of all that the session may write to (SEC-17)."""
     for place in places if settings.hooks else ():
         yield from hook_scripts(settings.hooks, place)
-
-
-def server_files(settings: Settings, options: SessionOptions) -> tuple[Path, ...]:
-    """The files of ``--mcp-config``, and what servers of the user's run of the session's places.
-
-    All of that is run outside of the sandbox, also later. Blocks.
-    """
-    files = (Path(source) for source, _ in options.mcp_config if source.startswith("/"))
-    from agentcli.app.extensions.servers import server_scripts
-
-    tables = [table for _, table in options.mcp_config]
-    places = (options.cwd, *options.add_dirs)
-    return (*files, *server_scripts(settings, tables, places, is_strict=options.strict_mcp_config))
 
 
 class _Others:
@@ -151,9 +141,11 @@ def _home() -> Path:
     return Path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
 
 
-def policy_here(settings: Settings, options: SessionOptions) -> Policy:
+def policy_here(
+    settings: Settings, options: SessionOptions, obeyed: tuple[Path, ...] = ()
+) -> Policy:
     """The same, knowing what would limit commands here."""
-    policy = policy_for(settings, options)
+    policy = policy_for(settings, options, obeyed=obeyed)
     state, network = look_for_sandbox(options.cwd, settings.sandbox), settings.sandbox_network
     hosts = _hosts(settings) if state.kind is SandboxKind.BWRAP and not network else ()
     policy.limit_by(replace(state, network=network, hosts=hosts))

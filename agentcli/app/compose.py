@@ -24,7 +24,6 @@ from agentcli.app.background import SPAWN, RunsOfSession
 from agentcli.app.boundary import (
     make_sandbox,
     policy_for,
-    server_files,
 )
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
 from agentcli.app.listeners import EarlyImports, Listeners, code_map, telemetry
@@ -169,7 +168,7 @@ async def _build(
         from agentcli.app.subagents import ParentSession
 
         closers = partial(_closers, replace(options, no_session=False))
-        kept = (None if options.no_session else files, server_files(settings, options), observer)
+        kept = (None if options.no_session else files, obeyed, observer)
         return ParentSession(conversation, store, extensions, closers, settings, *kept)
 
     def arrived(item: QueuedInput) -> None:
@@ -191,14 +190,17 @@ async def _build(
     runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
     policy = policy_for(
-        settings, options, (*extensions.readable, *(_made_by_runs(store) if has_runs else ()))
+        settings,
+        options,
+        (*extensions.readable, *(_made_by_runs(store) if has_runs else ())),
+        obeyed := _server_files(settings, options),
     )
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs, settings.paths.journals_dir)
     sandbox = await make_sandbox(
         settings,
         workspace,
         lambda: extensions.readable,
-        server_files(settings, options),
+        obeyed,
         listeners.notify,
     )
     given, history, events = await _where_kept(settings, opened, seams, listeners)
@@ -518,6 +520,17 @@ def _told_once(is_changed: Callable[[], bool], notify: Callable[[str], None]) ->
         return found
 
     return look
+
+
+def _server_files(settings: Settings, options: SessionOptions) -> tuple[Path, ...]:
+    """What the user's own MCP servers run of the project: nobody changes it unasked (SEC-17)."""
+    has_book = os.path.exists(settings.paths.servers_file)  # noqa: PTH110 - never raises
+    if not (settings.mcp_servers or options.mcp_config or has_book):
+        return ()
+    from agentcli.app.extensions.servers import server_files
+
+    places, is_strict = (options.cwd, *options.add_dirs), options.strict_mcp_config
+    return server_files(settings, options.mcp_config, places, is_strict=is_strict)
 
 
 # --- the rest of the room ------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.errors import InvalidArguments, UsageError
 from agentcli.domain.ports import PermissionMode
@@ -20,7 +20,20 @@ from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Pol
 from agentcli.policy.grants import offers_of
 from agentcli.policy.judge import judge
 
+if TYPE_CHECKING:
+    from agentcli.app.options import SessionOptions
+    from agentcli.config.settings import Settings
+
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+def policy_in_force(settings: Settings, options: SessionOptions) -> Policy:
+    """That of a session which began here now, knowing what would limit its commands. Blocks."""
+    from agentcli.app.boundary import policy_here
+    from agentcli.app.extensions.servers import server_files
+
+    obeyed = server_files(settings, (), (options.cwd,), is_strict=False)
+    return policy_here(settings, options, obeyed)
 
 
 def explain(

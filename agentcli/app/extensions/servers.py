@@ -344,21 +344,26 @@ def _texts(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def server_scripts(
-    settings: Settings,
-    given: Sequence[Mapping[str, Any]],
-    places: Sequence[Path],
-    *,
-    is_strict: bool = False,
-) -> Iterator[Path]:
-    """What MCP servers of the user's run of ``places``, the first being the session's. Blocks.
+def server_files(
+    settings: Settings, given: Sequence[GivenServers], places: Sequence[Path], *, is_strict: bool
+) -> tuple[Path, ...]:
+    """The files of ``--mcp-config``, and what servers of the user's run of ``places``.
 
-    ``given`` are those of the start, ``is_strict``: no others. What a project's own run is looked
-    at before they are started: see ``trust.is_changed``.
+    The first is the session's. ``given`` are servers of the start, ``is_strict``: there are no
+    others. All of that is run outside of the sandbox, also later. What a project's own servers run
+    is looked at before they are started: see ``trust.is_changed``. Blocks.
     """
-    near, far = list(given), {} if is_strict else settings.mcp_servers
-    if not is_strict and os.path.isfile(settings.paths.servers_file):  # noqa: PTH113 - never raises
+    files = (Path(source) for source, _ in given if source.startswith("/"))
+    near = [table for _, table in given]
+    if not is_strict:
         near.append(project_entries(settings.paths, project_root(places[0])))
+    return (*files, *_run_by(near, {} if is_strict else settings.mcp_servers, places))
+
+
+def _run_by(
+    near: Sequence[Mapping[str, Any]], far: Mapping[str, Any], places: Iterable[Path]
+) -> Iterator[Path]:
+    """What servers run of ``places``: those that start there, and those that do at home."""
     if not (far or any(near)):
         return
     from agentcli.config.hooks import scripts_of

@@ -58,8 +58,7 @@ class ExplainOptions(PolicyOptions):
 
 def explain_(options: ExplainOptions) -> int:
     """Say what would happen to a call; nothing is run."""
-    from agentcli.app.boundary import policy_here
-    from agentcli.app.permissions import explain
+    from agentcli.app.permissions import explain, policy_in_force
     from agentcli.app.toolset import make_toolbox
     from agentcli.domain.tools import Workspace
     from agentcli.ui.exact import explanation_lines
@@ -67,7 +66,7 @@ def explain_(options: ExplainOptions) -> int:
 
     as_json = options.as_json
     settings, wanted = _in_force(options)
-    policy = policy_here(settings, wanted)
+    policy = policy_in_force(settings, wanted)
     toolbox, _ = make_toolbox(settings, wanted)
     workspace = Workspace(wanted.cwd, wanted.cwd)
     found = explain(toolbox, workspace, policy, options.tool, _arguments(options))
