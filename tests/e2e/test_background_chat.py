@@ -48,8 +48,12 @@ def test_ctrl_b_works_line_by_line_too(model_server: ModelServer, chat: Chat, wo
     terminal = chat("--yolo", *OFF, until=re.compile(r"^>\s*$", re.MULTILINE))
     terminal.line("build it")
     wait_until(lambda: (work / "pid").exists(), "the command")
-    terminal.key("ctrl-b")
-    terminal.wait_for("moved to the background")
+
+    def is_moved() -> bool:  # the command may have written before the chat knows that it runs
+        terminal.key("ctrl-b")
+        return "moved to the background" in terminal.text()
+
+    wait_until(is_moved, "the move to the background")
     terminal.wait_for("It goes on.")
     (work / "go").touch()
     terminal.wait_for("It is done now.")

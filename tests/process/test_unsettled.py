@@ -275,7 +275,7 @@ from tests.support.sandboxes import Sandboxed
 
 async def run():
     async with Sandboxed(Path(sys.argv[1])) as inside:
-        print(await inside.say("touch done; sleep 2; echo whole", timeout_s=3.5))
+        print(await inside.say("touch done; sleep 2; echo whole", timeout_s=6.5))
 
 asyncio.run(run())
 """
@@ -284,7 +284,7 @@ asyncio.run(run())
         wait_until((work / "done").exists, "the command")
         running.send_signal(number)
         os.waitpid(running.pid, os.WUNTRACED)
-        time.sleep(4)
+        time.sleep(7)
         running.send_signal(signal.SIGCONT)
         told, _ = running.communicate()
     assert "whole" in told and "timed out" not in told
