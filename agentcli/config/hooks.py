@@ -90,7 +90,7 @@ _RUN_THE_DIRECTORY = re.compile(
 )
 _LONG_VALUE = re.compile(r"=\S{500}")
 _CALLS_ONE = re.compile(
-    r"(?m)(?:^|[;&|({!]|\b(?:then|do|else|exec|time|env)\b)[ \t]*(?:\w+=\S{0,500}[ \t]+)*"
+    r"(?m)(?:^|[;&|({!]|\b(?:then|do|else|exec|time|env)\b)[ \t]*(?:\w++=\S{0,500}[ \t]+){0,50}"
     rf"(?!(?:git|hg|jj|find|xargs|parallel|gdb|n?vim|emacs)\b)(?:{_RUN_THE_DIRECTORY.pattern})(?![\w./=-])"
 )
 # of what a hook of the user's is made: they run nothing, and obey no file of the directory
@@ -120,7 +120,8 @@ _SHELL = re.compile(r"(?:ba|da|z|k)?sh")
 # what runs a text that it is given as code
 _RUNS_TEXTS = re.compile(
     r"\beval\b|(?<![\w.])exec\w*[ \t]*\(|\bsystem[ \t(]|(?<![\w.])compile[ \t]*\(|\bvm\b"
-    rf"|\|[ \t]*(?:\S*/)?(?:{_SHELL.pattern}|python[\d.]*|node|perl|ruby)\b(?![ \t]+-\w*[ce])"
+    rf"|\|[ \t]*(?:\S{{0,200}}/)?(?:{_SHELL.pattern}|python[\d.]*|node|perl|ruby)\b"
+    r"(?![ \t]+-\w*[ce])"
     r"|sh[ \t][^\n<]{0,200}<|\b(?:awk|sed|jq|bc)\b[^\n]{0,500}[ \t](?:-\w*f|--f\w+)"
     r"|\bsubprocess\b|\bos\.(?:system|popen|exec|spawn)|\bchild_process\b|\bFunction[ \t]*\("
 )

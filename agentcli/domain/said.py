@@ -35,11 +35,11 @@ _RUNS_TEXT = re.compile(
 _MOST_STARTS = 100  # directories that a script may go to, beside those that it says in full
 _MOST_IN_FULL = 1_000
 _MOST_LISTED = 5_000  # names of one of them
-_RUNNER = rb"(?:" + _LOADS + rb"|" + _INTERPRETER + rb")[ \t]+"
+_RUNNER = rb"(?:" + _LOADS + rb"|" + _INTERPRETER + rb")[ \t]++"
 _MADE = rb"[\"']?[*?\[{$`]"  # the shell makes the rest of the name
 # a file that only a variable or a pattern names is run
 _RUNS_A_VARIABLE = re.compile(_OF_SHELL + _RUNNER + rb"[\"']?[\w.@+/-]*" + _MADE)
-_LOOPS = re.compile(rb"\b(?:for|read)[ \t]+(?:-\w+[ \t]+)*(\w+)")
+_LOOPS = re.compile(rb"\b(?:for|read)[ \t]+(?:-\w++[ \t]++){0,8}(\w+)")
 _STARTED = rb"(?m:^|[;&|({]|\b(?:do|then|else|exec)\b|" + _OF_SHELL + _RUNNER + rb")[ \t]*[\"']?"
 _RUNS_FOUND = re.compile(
     rb"\brun-parts\b|(?:\bxargs|-exec|-execdir)\b[^\n;&|]{0,200}\b(?:[bdkz]?a?sh|python|node|perl|ruby)\b"
@@ -52,9 +52,9 @@ _MODULES = re.compile(
 )
 # "node tools/check", "python tools"; from the working directory or from what a shell finds out
 _PARTLY = re.compile(
-    _OF_SHELL
-    + rb"((?:python|pypy)[\d.]*|node|bun|deno)[ \t]+(?:(?:-\S*|run(?=[ \t]+\S*/))[ \t]+)*[\"']?"
-    rb"(?:\$\([^)\n]{0,200}\)|\$\{?\w+\}?)?[\"']?/?((?:[\w@+-]+|\.{1,2})(?:/[\w.@+-]*)*)[\"']?(?=[\s;|&)]|\Z)"
+    _OF_SHELL + rb"((?:python|pypy)[\d.]*|node|bun|deno)[ \t]+"
+    rb"(?:(?:-\S*+|run(?=[ \t]+\S*/))[ \t]++){0,8}[\"']?"
+    rb"(?:\$\([^)\n]{0,200}\)|\$\{?\w++\}?)?[\"']?/?((?:[\w@+-]+|\.{1,2})(?:/[\w.@+-]*)*)[\"']?(?=[\s;|&)]|\Z)"
 )
 _OF_PYTHON = ("/__main__.py",)
 _OF_NODE = tuple(
