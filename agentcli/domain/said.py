@@ -41,9 +41,19 @@ _MADE = rb"[\"']?[*?\[{$`]"  # the shell makes the rest of the name
 _RUNS_A_VARIABLE = re.compile(_OF_SHELL + _RUNNER + rb"[\"']?[\w.@+/-]*" + _MADE)
 _LOOPS = re.compile(rb"\b(?:for|read)[ \t]+(?:-\w++[ \t]++){0,8}(\w+)")
 _STARTED = rb"(?m:^|[;&|({]|\b(?:do|then|else|exec)\b|" + _OF_SHELL + _RUNNER + rb")[ \t]*[\"']?"
+# not what looks at files, or is given them: "xargs python -m black", "bash -n", "python lint.py"
+_RUNS_WHAT_COMES = (
+    rb"(?<![\w.])(?:[bdkz]?a?sh|python[\d.]*+|node|perl|ruby)\b"
+    rb"(?![ \t]{1,9}(?:-[^-\s]\S{0,20}[ \t]{1,9}){0,3}"
+    rb"(?:-(?:m|n\b|-check\b)|[\w./$-]{1,100}\.(?:sh|py|[cm]?[jt]s|pl|rb)\b))"
+)
 _RUNS_FOUND = re.compile(
-    rb"\brun-parts\b|(?:\bxargs|-exec|-execdir)\b[^\n;&|]{0,200}\b(?:[bdkz]?a?sh|python|node|perl|ruby)\b"
-    rb"|-exec(?:dir)?[ \t]+[\"']?\{\}|" + _STARTED + rb"(?:\./|\$\{?\w+\}?[\"']?/)[\w.@+-]*" + _MADE
+    rb"\brun-parts\b|(?:\bxargs|-exec|-execdir)\b[^\n;&|]{0,200}"
+    + _RUNS_WHAT_COMES
+    + rb"|-exec(?:dir)?[ \t]+[\"']?\{\}|"
+    + _STARTED
+    + rb"(?:\./|\$\{?\w+\}?[\"']?/)[\w.@+-]*"
+    + _MADE
 )
 # "python -m tools.check", "uv run -m tools.check", "$PYTHON -mtools.check"
 _MODULES = re.compile(
@@ -90,7 +100,9 @@ _STARTS_LIKE = re.compile(
 )
 _LOOPS_OVER = re.compile(rb"\bfor[ \t]+(\w+)[ \t]+in[ \t]+([^\n;]{1,500})")
 _HANDS_ON = re.compile(
-    rb"(?m)^(?=[^\n]{0,500}?(?:\bxargs|-exec|-execdir)\b[^\n]{0,200}\b(?:[bdkz]?a?sh|python|node|perl|ruby)\b)[^\n]+"
+    rb"(?m)^(?=[^\n]{0,500}?(?:\bxargs|-exec|-execdir)\b[^\n]{0,200}"
+    + _RUNS_WHAT_COMES
+    + rb")[^\n]+"
 )
 _RUN_IN_LOOP = re.compile(
     rb"(?:" + _TOLD_TO_RUN + rb"|" + _AT_START + rb")[\"']?(?:\./)?\$\{?(\w+)"

@@ -249,6 +249,8 @@ FOUND_HERE = {
     "sourced": "for s in check-?.sh; do . ./$s; done",
     "find": "find . -maxdepth 1 -name '*.sh' -exec sh {} \\;",
     "xargs": "ls *.sh | xargs -n1 sh",
+    "a text": "ls *.sh | xargs -I% bash -c '. %'",
+    "a version of Python": "find . -name '*.sh' | xargs -n1 python3",
 }
 
 
@@ -350,6 +352,9 @@ def test_what_is_set_aside_is_not_run_by_a_hook_that_runs_all(tmp_path: Path, ki
         'for f in $(git diff --name-only -- tools); do git add "$f"; done',
         'F=tools/a.txt; sh -n "$F"; grep -q x "$F"',
         "cd tools; for f in *.sh; do bash -n $f; done; jq . *.json; prettier --check ./*.sh",
+        "find tools -name '*.sh' -print0 | xargs -0 python -m black",
+        "git diff --cached --name-only -- '*.sh' | xargs python3 src/lint.py tools",
+        "find tools . -name '*.sh' -exec bash -n {} \\;; ls *.sh | xargs -n1 node --check",
     ],
 )
 def test_what_a_hook_only_looks_at_is_no_script_of_its(tmp_path: Path, hook: str) -> None:
