@@ -270,10 +270,10 @@ def _patterns_run(script: bytes) -> dict[str, bool]:
     """
     run = set(_RUN_IN_LOOP.findall(script))
     over = [words for variable, words in _LOOPS_OVER.findall(script) if variable in run]
-    in_loops = [word for text in over for word in _LIKE.findall(text)]
+    in_loops = dict.fromkeys(word for text in over for word in _LIKE.findall(text))
     words = [word for text in _HANDS_ON.findall(script) for word in _LIKE.findall(text)]
     found = dict[str, bool]()
-    for word in (*in_loops, *_STARTS_LIKE.findall(script), *words):
+    for word in dict.fromkeys((*in_loops, *_STARTS_LIKE.findall(script), *words)):
         pattern = re.sub(r"\*+", "*", os.fsdecode(_FILLED_IN.sub(b"*", word.removeprefix(b"./"))))
         if (word in in_loops or re.search(r"[*?\[]", pattern)) and re.search(r"\w", pattern):
             found[pattern] = found.get(pattern, False) or b"$" not in word

@@ -141,6 +141,13 @@ ROWS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
         " ",
         "",
     ),
+    (
+        "words of loops",
+        lambda text: said._patterns_run(text.encode()),
+        "",
+        "for a in " + "x " * 200 + "; do . $a" + "; . y*" * 40 + "; done\n",
+        "",
+    ),
     ("options of node", lambda text: said._said_partly(text.encode()), "", "node -,/", ""),
     ("a long variable", lambda text: said._said_partly(text.encode()), "node $", "a", "="),
     ("loops", lambda text: said._runs_found(text.encode()), "", "for -", ""),
