@@ -58,6 +58,7 @@ def test_a_refused_text_that_was_queued_is_shown_and_not_sent(
     terminal.line("go")
     model_server.wait_until_waiting()
     terminal.line("my secret is 42")
+    terminal.wait_for("Queued")  # lines that come at once are one text
     terminal.line("and then this")
     terminal.wait_for("and then this")
     gate.set()
