@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 WINDOW_SHARE = 0.02
 CHARACTERS_PER_TOKEN = 4
 CHANGED = (
-    "the directory's own files have changed since you trusted them and are ignored:"
+    "the directory's own files have changed since you trusted them and are ignored;"
     ' to decide: /trust in the chat, or start "agent" there again'
 )
 _MAX_HEADS_BYTES = 8_000_000
